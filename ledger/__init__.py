@@ -1,4 +1,3 @@
 """The ledger: the protocol, the chain that records it, the blobs behind it, and the audit."""
 
-__distribution__ = "cmfl-ledger"
-"""By which `import cmfl` knows the package as its own."""
+__distribution__ = "cmfl-ledger"  # by which `import cmfl` knows the package as its own

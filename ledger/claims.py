@@ -230,14 +230,12 @@ class EarlyStopRule:
         values = table.get(SECTION)
         if values is None:
             return None
-        if not (isinstance(values, dict) and values.keys() <= cls.__dataclass_fields__.keys()):
-            raise EncodingError(f"{SECTION} = {values!s:.80} is no rule")
-        rule = cls(**{"metric": None, **values})
-        is_patient = rule.patience is None or (type(rule.patience) is int and rule.patience > 0)
+        is_rule = isinstance(values, dict) and values.keys() <= cls.__dataclass_fields__.keys()
+        rule = cls(**{"metric": None, **(values if is_rule else {})})
         if not (
             rule.metric in ("accuracy", "loss")  # no set: a list has no hash
             and (rule.target is None or _is_number(rule.target))
-            and is_patient
+            and (rule.patience is None or (type(rule.patience) is int and rule.patience > 0))
             and _is_number(rule.min_delta)
         ):
             raise EncodingError(f"{SECTION} = {values!s:.80} is no rule")

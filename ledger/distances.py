@@ -31,20 +31,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ledger.io.extras import install_command
+from ledger.protocol.rules import distance
 from ledger.protocol.rules.direction import compared
-from ledger.protocol.rules.distance import (
-    DIRECTION,
-    SQUARED,
-    DistanceRule,
-    Distances,
-    ServerStep,
-    Travel,
-    Updates,
-    Vector,
-    moved,
-    plain_distances,
-    plain_server_step,
-)
 from ledger.protocol.types import ClientId
 
 T = TypeVar("T")
@@ -63,7 +51,7 @@ class PairSquares(Protocol):
 
 def distances_by(
     squares_of: Callable[[Sequence[NDArray[np.float32]], Sequence[int]], PairSquares],
-) -> Distances:
+) -> distance.Distances:
     """Return a function that computes all distances of a round from updates and members' rows.
 
     Each update is contiguous. The function equals `plain_distances` within each rule's tolerance,
@@ -72,19 +60,24 @@ def distances_by(
     """
 
     def distances(
-        rule: DistanceRule, travel: Travel, updates: Updates, members: Sequence[ClientId]
+        rule: distance.DistanceRule,
+        travel: distance.Travel,
+        updates: distance.Updates,
+        members: Sequence[ClientId],
     ) -> Matrix:
         clients = sorted(updates)
         rows = [updates[client] for client in clients]
-        if rule == DIRECTION and travel is not None and travel.any():
+        if rule == distance.DIRECTION and travel is not None and travel.any():
             rows.append(travel)  # one row more: all pairs with it come from the same stream
-        is_composed = rule in {SQUARED, DIRECTION} and bool(clients) and bool(members)
+        is_composed = (
+            rule in {distance.SQUARED, distance.DIRECTION} and bool(clients) and bool(members)
+        )
         if not is_composed or not all(map(is_vector, rows)):
-            return plain_distances(rule, travel, updates, members)
+            return distance.plain_distances(rule, travel, updates, members)
         if len({row.shape for row in rows}) > 1:
             raise ValueError("the updates differ in length")
         among = [np.ascontiguousarray(row) for row in rows]
-        if rule == SQUARED:
+        if rule == distance.SQUARED:
             row_of = {client: row for row, client in enumerate(clients)}
             return squares_of(among, [row_of[member] for member in members]).squares()
         computed = _directions(squares_of(among, range(len(among))), len(clients))
@@ -149,7 +142,7 @@ class BlockedSquares:
             yield block if norms is None else block / norms[:, None]
 
 
-def fast_distances(threads: int = 1) -> Distances:
+def fast_distances(threads: int = 1) -> distance.Distances:
     """Return a function equal to `plain_distances` on any threads; its first call compiles."""
     if threads < 1:
         raise ValueError(f"distances on {threads} threads")
@@ -163,15 +156,18 @@ def fast_distances(threads: int = 1) -> Distances:
     return distances_by(squares_of)
 
 
-def fast_server_step(threads: int = 1) -> ServerStep:
+def fast_server_step(threads: int = 1) -> distance.ServerStep:
     """Return a function with the bytes of `plain_server_step`, on any number of threads."""
 
     def step(
-        model: Vector, updates: Sequence[Vector], weights: Sequence[float], rate: float
-    ) -> Vector:
+        model: distance.Vector,
+        updates: Sequence[distance.Vector],
+        weights: Sequence[float],
+        rate: float,
+    ) -> distance.Vector:
         code, rows = machine_code(), [np.ascontiguousarray(update) for update in updates]
         if code is None or not all(map(is_vector, rows)):
-            return plain_server_step(model, updates, weights, rate)
+            return distance.plain_server_step(model, updates, weights, rate)
         if {row.shape for row in rows} != {model.shape} or len(weights) != len(rows):
             raise ValueError("the model, the updates or their weights differ in length")
         addresses = np.array([row.ctypes.data for row in rows], dtype=np.uintp)
@@ -181,7 +177,7 @@ def fast_server_step(threads: int = 1) -> ServerStep:
         def step_over(start: int, stop: int) -> None:
             total = np.zeros(stop - start)
             code.add_products(*given, start, len(total), total.ctypes.data)
-            result[start:stop] = moved(model[start:stop], rate, total)
+            result[start:stop] = distance.moved(model[start:stop], rate, total)
 
         list(_mapped(step_over, len(model), threads))
         return result

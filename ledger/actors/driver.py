@@ -5,18 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from ledger.actors import steps
 from ledger.actors.observer import PublishedBlobs
 from ledger.actors.retention import RETAIN_ALL, RetentionPolicy, StoredBlobs
-from ledger.actors.steps import (
-    Action,
-    ActorContext,
-    PostEnvelope,
-    SendCommitment,
-    SendDecision,
-    SendReport,
-    StoreBlobs,
-    Transaction,
-)
 from ledger.actors.view import ChainView
 from ledger.chain.contract.ledger import MAX_COMMITMENTS
 from ledger.protocol.errors import ProtocolRefusal, RefusalCode
@@ -39,7 +30,7 @@ class SentActions(NamedTuple):
     """The result of `publish`; all that the transactions still to be sent refer to is durable."""
 
     has_new_mail: bool
-    transactions: tuple[Transaction, ...]
+    transactions: tuple[steps.Transaction, ...]
 
 
 class Driver:
@@ -52,7 +43,7 @@ class Driver:
 
     def __init__(
         self,
-        context: ActorContext,
+        context: steps.ActorContext,
         published: PublishedBlobs | None = None,
         keep: RetentionPolicy = RETAIN_ALL,
         *,
@@ -65,12 +56,12 @@ class Driver:
         self._writer = _BlobWriter(context, published, keep.stored)
         self._mines = mines
 
-    def apply(self, actions: Iterable[Action]) -> bool:
+    def apply(self, actions: Iterable[steps.Action]) -> bool:
         """Return whether any action had an effect; the contract's refusals are not errors."""
         sent = self.publish(actions)
         return self.send(sent.transactions) or sent.has_new_mail
 
-    def publish(self, actions: Iterable[Action]) -> SentActions:
+    def publish(self, actions: Iterable[steps.Action]) -> SentActions:
         """Carry out everything but transactions, and return these.
 
         Statements and blobs are durable before shared mail or a transaction leaves: a reader votes
@@ -81,35 +72,35 @@ class Driver:
         # Members of one process share what they store: the very same action is carried out once.
         actions = tuple({id(action): action for action in actions}.values())
         leaves = self._context.mailbox.is_shared or any(
-            not isinstance(action, PostEnvelope | StoreBlobs) for action in actions
+            not isinstance(action, steps.PostEnvelope | steps.StoreBlobs) for action in actions
         )
         if leaves or any(map(self._writer.writes_payloads, actions)):
             self._context.journal.sync()
         for action in actions:
-            if isinstance(action, StoreBlobs):
+            if isinstance(action, steps.StoreBlobs):
                 self._writer.take(action)
-            elif isinstance(action, SendDecision):
+            elif isinstance(action, steps.SendDecision):
                 self._writer.take_decision(action)
         if leaves:
             self._writer.write_documents()
             self._context.blobs.sync()
         has_new_mail = False
-        transactions: list[Transaction] = []
+        transactions: list[steps.Transaction] = []
         for action in actions:
-            if isinstance(action, PostEnvelope):
+            if isinstance(action, steps.PostEnvelope):
                 has_new_mail |= self._context.mailbox.put(action.envelope)
-            elif not isinstance(action, StoreBlobs):
+            elif not isinstance(action, steps.StoreBlobs):
                 transactions.append(action)
         return SentActions(has_new_mail, tuple(transactions))
 
-    def send(self, transactions: Iterable[Transaction]) -> bool:
+    def send(self, transactions: Iterable[steps.Transaction]) -> bool:
         """Send transactions, from any thread; return whether the contract took any of them."""
         commitments: list[SignedCommitment] = []
         has_effect = False
         for transaction in transactions:
-            if isinstance(transaction, SendCommitment):
+            if isinstance(transaction, steps.SendCommitment):
                 commitments.append(transaction.signed)
-            elif isinstance(transaction, SendReport):
+            elif isinstance(transaction, steps.SendReport):
                 has_effect |= self._report(transaction.report)
             else:
                 has_effect |= self._decide(transaction)
@@ -159,7 +150,7 @@ class Driver:
             return False
         return True
 
-    def _decide(self, action: SendDecision) -> bool:
+    def _decide(self, action: steps.SendDecision) -> bool:
         try:
             if not self._may_decide(action):
                 return False
@@ -169,7 +160,7 @@ class Driver:
         self._writer.forget()
         return True
 
-    def _may_decide(self, action: SendDecision) -> bool:
+    def _may_decide(self, action: steps.SendDecision) -> bool:
         """Return whether to send a decision: without all n trainers only after the window."""
         ledger, parameters = self._context.ledger, self._context.parameters
         if not self._mines and not self._context.is_open(action.round):
@@ -221,7 +212,7 @@ class _BlobWriter:
     """Writes the blobs of the open round that stay, each once."""
 
     def __init__(
-        self, context: ActorContext, published: PublishedBlobs, stored: StoredBlobs
+        self, context: steps.ActorContext, published: PublishedBlobs, stored: StoredBlobs
     ) -> None:
         self._context = context
         self._published = published
@@ -230,7 +221,7 @@ class _BlobWriter:
         self._stored: set[Digest] = set()
         self.waiting: list[Payload] = []
 
-    def take(self, action: StoreBlobs) -> None:
+    def take(self, action: steps.StoreBlobs) -> None:
         """Remember blobs for the observer; write payloads that stay, and let documents wait."""
         self._published.payloads |= action.payloads
         self._published.take((*action.payloads.values(), *action.documents))
@@ -238,8 +229,8 @@ class _BlobWriter:
         if self._stays is not StoredBlobs.NOTHING:
             self.waiting += action.documents
 
-    def writes_payloads(self, action: Action) -> bool:
-        return isinstance(action, StoreBlobs) and any(
+    def writes_payloads(self, action: steps.Action) -> bool:
+        return isinstance(action, steps.StoreBlobs) and any(
             blob.digest not in self._stored for blob in self._staying_payloads(action)
         )
 
@@ -248,7 +239,7 @@ class _BlobWriter:
         self._store(self.waiting)
         self.waiting.clear()
 
-    def take_decision(self, action: SendDecision) -> None:
+    def take_decision(self, action: steps.SendDecision) -> None:
         """Write the payloads of S_a, as the contract derives it, where no others stay."""
         if self._stays is StoredBlobs.ACCEPTED:
             payloads = self._published.payloads
@@ -258,7 +249,7 @@ class _BlobWriter:
     def forget(self) -> None:
         self._stored.clear()
 
-    def _staying_payloads(self, action: StoreBlobs) -> Iterable[Payload]:
+    def _staying_payloads(self, action: steps.StoreBlobs) -> Iterable[Payload]:
         return action.payloads.values() if self._stays is StoredBlobs.ALL else ()
 
     def _store(self, blobs: Iterable[Payload]) -> None:

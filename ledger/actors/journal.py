@@ -16,21 +16,12 @@ from typing import Protocol
 
 from ledger.chain.round_ledger import LedgerSnapshot
 from ledger.io.home import RunPaths
-from ledger.protocol import canonical
+from ledger.protocol import canonical, types
 from ledger.protocol.documents.envelope import Envelope, Proposal, PublishedScores, Reply
 from ledger.protocol.errors import JournalError
 from ledger.protocol.inputs import Inputs
 from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.signing import Signer, is_signed_by, sign
-from ledger.protocol.types import (
-    NO_DIGEST,
-    ClientId,
-    Domain,
-    Scores,
-    SignedScores,
-    SignedVote,
-    Vote,
-)
 
 _log = logging.getLogger(__name__)
 
@@ -116,15 +107,15 @@ def count_statements(path: Path) -> int:
         return _require_all(base, path)
 
 
-def begin_run(journal: VoteJournal, domain: Domain) -> None:
+def begin_run(journal: VoteJournal, domain: types.Domain) -> None:
     """Record that a journal is of a run, before any of its keys signs anything."""
-    journal.record(_place(domain, ClientId(0), ["run"]), b"")
+    journal.record(_place(domain, types.ClientId(0), ["run"]), b"")
     journal.sync()
 
 
-def require_journal(paths: RunPaths, state: LedgerSnapshot, domain: Domain) -> None:
+def require_journal(paths: RunPaths, state: LedgerSnapshot, domain: types.Domain) -> None:
     """Refuse to sign for keys whose earlier statements are lost."""
-    is_played = state.round > 1 or state.commitments != NO_DIGEST or paths.has_rows()
+    is_played = state.round > 1 or state.commitments != types.NO_DIGEST or paths.has_rows()
     if not is_played or state.stage is LedgerStage.FINISHED:
         return
     if paths.left_by_play() is None and not paths.has_rows():
@@ -137,7 +128,7 @@ def require_journal(paths: RunPaths, state: LedgerSnapshot, domain: Domain) -> N
     if paths.journal.exists() and paths.journal.stat().st_size > 0:
         with _opened(paths.journal) as base:
             _require_all(base, paths.journal)
-            is_begun = _statement(base, _place(domain, ClientId(0), ["run"])) is not None
+            is_begun = _statement(base, _place(domain, types.ClientId(0), ["run"])) is not None
     if not is_begun:
         raise JournalError(
             f"vote journal {paths.journal} is missing, empty or another's, though run "
@@ -189,30 +180,30 @@ def _require_all(base: sqlite3.Connection, path: Path) -> int:
     return int(count)
 
 
-def vote_key(domain: Domain, member: ClientId, vote: Vote) -> bytes:
+def vote_key(domain: types.Domain, member: types.ClientId, vote: types.Vote) -> bytes:
     """Return the place of a vote: its slot on one contract of one chain."""
     where = [str(vote.kind), vote.round, int(vote.phase), vote.view, vote.base]
     return _place(domain, member, where)
 
 
-def scores_key(domain: Domain, scores: Scores) -> bytes:
+def scores_key(domain: types.Domain, scores: types.Scores) -> bytes:
     """Return the place of a score vector: one for each set of usable updates."""
     return _place(domain, scores.member, ["Scores", scores.round, scores.base, scores.clients])
 
 
 def first_certificate_key(
-    domain: Domain, member: ClientId, round_number: int, base: bytes
+    domain: types.Domain, member: types.ClientId, round_number: int, base: bytes
 ) -> bytes:
     """Return the place where a member keeps when it first saw a certificate of phase 1."""
     return _place(domain, member, ["first certificate", round_number, base])
 
 
-def first_round_key(domain: Domain, client: ClientId) -> bytes:
+def first_round_key(domain: types.Domain, client: types.ClientId) -> bytes:
     """Return the place of a key's first round here, whose earlier statements may be missing."""
     return _place(domain, client, ["beginning"])
 
 
-def _place(domain: Domain, client: ClientId, where: list[object]) -> bytes:
+def _place(domain: types.Domain, client: types.ClientId, where: list[object]) -> bytes:
     run = [domain.chain_id, domain.contract, domain.salt]
     return canonical.encode({"at": [*run, int(client), *where]})
 
@@ -220,21 +211,21 @@ def _place(domain: Domain, client: ClientId, where: list[object]) -> bytes:
 class ProtectedSigner:
     """Signs for one client what its journal allows."""
 
-    def __init__(self, client: ClientId, signer: Signer, journal: VoteJournal) -> None:
+    def __init__(self, client: types.ClientId, signer: Signer, journal: VoteJournal) -> None:
         self.client = client
         self._signer = signer
         self._journal = journal
         self._refused: set[bytes] = set()
         self._first_certificate: tuple[tuple[object, ...], float] | None = None
 
-    def adopt(self, domain: Domain, envelopes: Iterable[Envelope]) -> None:
+    def adopt(self, domain: types.Domain, envelopes: Iterable[Envelope]) -> None:
         """Record this client's statements that others have seen: a restored journal lacks them."""
         address = self._signer.address
         for envelope in envelopes:
             if envelope.client != self.client or envelope.domain != domain:
                 continue
             match envelope.body:
-                case PublishedScores(SignedScores(scores, signature), _):
+                case PublishedScores(types.SignedScores(scores, signature), _):
                     is_own = is_signed_by(address, domain, scores, signature)
                     if scores.member == self.client and is_own:
                         self._journal.record(scores_key(domain, scores), scores.digest)
@@ -247,20 +238,20 @@ class ProtectedSigner:
                     pass
         self._journal.sync()
 
-    def vote(self, domain: Domain, vote: Vote) -> SignedVote | None:
+    def vote(self, domain: types.Domain, vote: types.Vote) -> types.SignedVote | None:
         """Return the signed vote, None if another was cast in its slot."""
         what = f"{vote.kind} in phase {vote.phase}, view {vote.view},".lower()
         place, statement = vote_key(domain, self.client, vote), vote.set_digest + vote.result
         if not self._may_sign(place, statement, f"{what} of round {vote.round}"):
             return None
-        return SignedVote(self.client, vote, sign(self._signer, domain, vote))
+        return types.SignedVote(self.client, vote, sign(self._signer, domain, vote))
 
-    def scores(self, domain: Domain, scores: Scores) -> SignedScores | None:
+    def scores(self, domain: types.Domain, scores: types.Scores) -> types.SignedScores | None:
         """Return the signed claim, None if another vector was signed for its set."""
         what = f"score vector of round {scores.round}"
         if not self._may_sign(scores_key(domain, scores), scores.digest, what):
             return None
-        return SignedScores(scores, sign(self._signer, domain, scores))
+        return types.SignedScores(scores, sign(self._signer, domain, scores))
 
     def first_certificate_time(self, inputs: Inputs, now: float) -> float:
         """Return when this client first saw a certificate of phase 1: now, if it never has."""

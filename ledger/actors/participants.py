@@ -14,21 +14,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Protocol
 
+from ledger.actors import steps
 from ledger.actors.journal import ProtectedSigner, VoteJournal
-from ledger.actors.steps import (
-    Action,
-    JudgementCache,
-    PostEnvelope,
-    ProtocolSteps,
-    SendCommitment,
-    SendDecision,
-    SendReport,
-    StoreBlobs,
-    decision_of,
-    incidents_of,
-    proposals_of,
-    settlement_of,
-)
 from ledger.actors.view import (
     ChainView,
     Holdings,
@@ -64,7 +51,7 @@ class Trainer:
         self._signer = signer
         self._payload = update
 
-    def commit(self, chain: ChainView, update: Payload | None) -> list[Action]:
+    def commit(self, chain: ChainView, update: Payload | None) -> list[steps.Action]:
         """Return the commitment to an update, while it is accepted and not yet on the chain."""
         self._payload = None if update is None else self.payload_for(update)
         is_banned = chain.registry[self.client].is_banned_in(chain.round)
@@ -73,7 +60,7 @@ class Trainer:
             return []
         return [self.signed(chain, commitment_of(self.client, self._payload.digest))]
 
-    def publish(self, view: RoundView) -> list[Action]:
+    def publish(self, view: RoundView) -> list[steps.Action]:
         """Return the payload and its announcement, if it counts and is not announced yet."""
         payload = self._payload
         if payload is None or self.client in view.announced:
@@ -83,9 +70,9 @@ class Trainer:
             return []
         body = PublishedPayload(payload.digest)
         envelope = Envelope(view.inputs.domain, view.inputs.round, self.client, body)
-        return [StoreBlobs(payloads={self.client: payload}), PostEnvelope(envelope)]
+        return [steps.StoreBlobs(payloads={self.client: payload}), steps.PostEnvelope(envelope)]
 
-    def act_while_voting(self, view: RoundView) -> list[Action]:  # noqa: ARG002
+    def act_while_voting(self, view: RoundView) -> list[steps.Action]:  # noqa: ARG002
         """Do nothing: an honest trainer's part is over."""
         return []
 
@@ -93,10 +80,10 @@ class Trainer:
         """Return what is sent in place of an update: itself, from an honest trainer."""
         return update
 
-    def signed(self, inputs: ChainView | Inputs, commitment: Digest) -> SendCommitment:
+    def signed(self, inputs: ChainView | Inputs, commitment: Digest) -> steps.SendCommitment:
         statement = Commitment(inputs.round, self.client, commitment)
         signature = sign(self._signer, inputs.domain, statement)
-        return SendCommitment(SignedCommitment(statement, signature))
+        return steps.SendCommitment(SignedCommitment(statement, signature))
 
 
 class MemberActor(Protocol):
@@ -106,7 +93,7 @@ class MemberActor(Protocol):
     def client(self) -> ClientId:
         """Its index."""
 
-    def step(self, view: RoundView, now: float) -> list[Action]:
+    def step(self, view: RoundView, now: float) -> list[steps.Action]:
         """Return what there is to do."""
 
     def next_time(self, view: RoundView, now: float) -> float | None:
@@ -117,12 +104,12 @@ class Member:
     """A member that does what the algorithms say."""
 
     def __init__(
-        self, client: ClientId, signer: Signer, journal: VoteJournal, judge: JudgementCache
+        self, client: ClientId, signer: Signer, journal: VoteJournal, judge: steps.JudgementCache
     ) -> None:
         self.client = client
         self._signer = ProtectedSigner(client, signer, journal)
         self._judge = judge
-        self.steps = ProtocolSteps(self._signer, judge)
+        self.steps = steps.ProtocolSteps(self._signer, judge)
         self._about: tuple[int, Digest] | None = None
         self._seen = Holdings()
         self._in_time: dict[int, Holdings] = {}
@@ -133,7 +120,7 @@ class Member:
         """Record this member's own envelopes of the round, before the first step."""
         self._signer.adopt(domain, envelopes)
 
-    def step(self, view: RoundView, now: float) -> list[Action]:
+    def step(self, view: RoundView, now: float) -> list[steps.Action]:
         if self.client not in view.inputs.participants.members:
             return []
         about = (view.inputs.round, view.inputs.closing.base)
@@ -169,7 +156,7 @@ class Member:
             times += [span.quarter, span.half, span.end]
         return min((time for time in times if time > now), default=None)
 
-    def _aggregate(self, view: RoundView, now: float) -> list[Action]:
+    def _aggregate(self, view: RoundView, now: float) -> list[steps.Action]:
         begin = view.voting_begins
         span = view_at(view.inputs, Phase.AGGREGATION, begin, now)
         if span is None:
@@ -185,12 +172,12 @@ class Member:
             actions += self.steps.answer(view, proposal, self._in_time[span.view])
         return actions
 
-    def _lead(self, view: RoundView, span: ViewSpan, now: float) -> list[Action]:
+    def _lead(self, view: RoundView, span: ViewSpan, now: float) -> list[steps.Action]:
         """Return what a primary does in its view: at a quarter a vector, at half time a record."""
         if view.requests(Phase.AGGREGATION, span.view):
             return []
         clients = view.usable
-        actions: list[Action] = []
+        actions: list[steps.Action] = []
         if now >= span.quarter and span.view not in self._scored_in:
             self._scored_in[span.view] = clients
             actions += self.steps.publish_payloads(view, clients)
@@ -210,7 +197,7 @@ class Member:
                     return actions + proposed
         return actions
 
-    def _follow_scores(self, view: RoundView, span: ViewSpan) -> list[Action]:
+    def _follow_scores(self, view: RoundView, span: ViewSpan) -> list[steps.Action]:
         """Return a vector for the set of the primary's newest one, for one set a view at most."""
         chosen = next(iter(_sets_scored(view, view.primary(Phase.AGGREGATION, span.view))), ())
         scored = self._scored_in.get(span.view)
@@ -223,7 +210,7 @@ class Member:
             self._scored_in[span.view] = chosen
         return actions
 
-    def _elect(self, view: RoundView, now: float) -> list[Action]:
+    def _elect(self, view: RoundView, now: float) -> list[steps.Action]:
         span = self.present(view, now).span
         if span is None:
             return []
@@ -238,9 +225,9 @@ class Member:
                 return actions
         return []
 
-    def _settle(self, view: RoundView, now: float) -> list[Action]:
+    def _settle(self, view: RoundView, now: float) -> list[steps.Action]:
         """Return the decision and the proofs of equivocation, when it is this member's turn."""
-        settlement = settlement_of(view, self._judge)
+        settlement = steps.settlement_of(view, self._judge)
         if settlement is None:
             return []
         if self._settled is None:
@@ -249,23 +236,22 @@ class Member:
         if view.newest_block < block + turn and now < since + seconds_of_turns(view.inputs, turn):
             return []
         judgement = settlement.judgement
-        digest, incidents = incidents_of(view, self._judge, settlement)
+        digest, incidents = steps.incidents_of(view, self._judge, settlement)
         documents = [Payload(vector_view(judgement.model), judgement.opening.model)]
         if incidents is not None:
             documents.append(Payload(incidents, digest))
             # An accusation opens to a record, which the accused need not have stored.
-            proposed = proposals_of(view, Phase.AGGREGATION)
+            proposed = steps.proposals_of(view, Phase.AGGREGATION)
             documents += [Payload.of(p.record) for p in proposed if p.record is not None]
-        decision, certificates = decision_of(view, settlement, digest)
+        decision, certificates = steps.decision_of(view, settlement, digest)
         return [
-            StoreBlobs(tuple(documents)),
+            steps.StoreBlobs(tuple(documents)),
             *reports_of(view),
-            SendDecision(view.inputs.round, decision, certificates),
+            steps.SendDecision(view.inputs.round, decision, certificates),
         ]
 
     def _turn(self, view: RoundView) -> int:
-        seats = view.inputs.participants
-        return sending_order(view.inputs.seed, seats.members).index(self.client)
+        return sending_order(view.inputs.seed, view.inputs.participants.members).index(self.client)
 
     def _to_answer(self, view: RoundView, phase: Phase, number: int) -> list[Proposal]:
         """Return the only request of a view, if this member has not answered it yet."""
@@ -276,11 +262,11 @@ class Member:
         return [] if (self.client, slot) in view.votes else [proposals[0]]
 
 
-def reports_of(view: RoundView) -> list[SendReport]:
+def reports_of(view: RoundView) -> list[steps.SendReport]:
     """Return the proofs of equivocation against clients that are not banned yet."""
     registry = view.inputs.registry
     return [
-        SendReport(report)
+        steps.SendReport(report)
         for report in view.equivocations()
         if not registry[report.client].banned_in
     ]

@@ -10,10 +10,9 @@ the same bytes: a client may publish a copy of a model or of a record.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeVar
 
 from ledger.chain.contract.deploy import connect
 from ledger.chain.contract.event_log import complete_ledger
@@ -22,12 +21,10 @@ from ledger.chain.ports import ChainReader
 from ledger.chain.round_ledger import RoundHistory, ends_after, last_ended
 from ledger.io.home import Home
 from ledger.protocol.documents.record import decode_incidents, decode_record
-from ledger.protocol.errors import BlobError, ConfigurationError, EncodingError
+from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.ledger_state import RoundDecided
 from ledger.protocol.types import NO_DIGEST, ClientId, Digest
-from ledger.storage.blobs import BlobReader, BlobStore
-
-T = TypeVar("T")
+from ledger.storage.blobs import BlobReader, BlobStore, read_as
 
 MAX_RETAINED_ROUNDS = 2**31 - 1  # whose payloads can be asked for
 
@@ -145,11 +142,11 @@ def _decided(
     """Yield number, documents and payloads (None if the record is unreadable) of decided rounds."""
     for event in ends_after(ledger, after_round):
         if isinstance(event, RoundDecided):
-            record = _read_as(decode_record, event.record, blobs)
+            record = read_as(decode_record, event.record, blobs)
             documents = {event.model, event.record, event.incidents}
             if event.incidents != NO_DIGEST:
                 # A wrong proposal opens to a record, as far as the incidents can be read.
-                read = _read_as(decode_incidents, event.incidents, blobs)
+                read = read_as(decode_incidents, event.incidents, blobs)
                 openings = [one.opening for one in read.incidents] if read is not None else []
                 documents |= {opening.record for opening in openings if opening is not None}
             if record is None:
@@ -157,13 +154,6 @@ def _decided(
             else:
                 documents |= {signed.scores.digest for signed in record.claims}
                 yield event.round, documents, frozenset(record.named_payloads().values())
-
-
-def _read_as(decode: Callable[[bytes], T], digest: Digest, blobs: BlobReader) -> T | None:
-    try:
-        return decode(blobs.get(digest))
-    except (BlobError, EncodingError):
-        return None
 
 
 class BlobUse(StrEnum):
@@ -199,7 +189,7 @@ def blobs_of_round(
     ]
     if decided.incidents != NO_DIGEST:
         named.append(NamedBlob(BlobUse.INCIDENTS, None, decided.incidents))
-    record = _read_as(decode_record, decided.record, blobs)
+    record = read_as(decode_record, decided.record, blobs)
     if record is not None:
         claims = [claim.scores for claim in record.claims_with_vectors]
         vectors = sorted((claim.member, claim.digest) for claim in claims)

@@ -69,7 +69,6 @@ from ledger.protocol.types import (
     Phase,
     Scores,
     SignedCommitment,
-    SignedScores,
     SignedVote,
     Vote,
     VoteKind,
@@ -173,7 +172,8 @@ class ProtocolSteps:
         evidence = view.evidence
         others = evidence.usable(evidence.updates).keys() - set(clients)
         alone = replace(view, evidence=evidence.without(others)) if others else view
-        record = self._judge.compose(alone, view.claims_for(set_digest(clients)))
+        claims = view.claims_for(set_digest(clients))
+        record = compose_record(alone.inputs, alone.evidence, claims, self._judge.distances_of)
         data = encode_record(record)
         judgement, _ = self._judge.judge(view, data)
         if judgement is None:  # nothing follows from what is held: the view passes
@@ -447,13 +447,10 @@ class JudgementCache:
         except EncodingError:
             result = (None, (Violation(ViolationCode.OTHER_ROUND_OR_BASE),))
         else:
-            result = judge(view.inputs, read, view.evidence, self._distances_of, self._step)
+            result = judge(view.inputs, read, view.evidence, self.distances_of, self._step)
         is_final = _NOT_FINAL.isdisjoint(doubt.code for doubt in result[1])
         self._judged[record] = None if is_final else view.evidence, result
         return result
-
-    def compose(self, view: RoundView, claims: Sequence[SignedScores]) -> RoundRecord:
-        return compose_record(view.inputs, view.evidence, claims, self._distances_of)
 
     def score(
         self, view: RoundView, clients: Sequence[ClientId], member: ClientId
@@ -465,9 +462,9 @@ class JudgementCache:
         self, inputs: Inputs, evidence: Evidence, clients: Sequence[ClientId]
     ) -> DistanceTable:
         updates = evidence.usable(clients)
-        return DistanceTable(inputs, updates, self._distances_of, evidence.displacement)
+        return DistanceTable(inputs, updates, self.distances_of, evidence.displacement)
 
-    def _distances_of(
+    def distances_of(
         self, rule: DistanceRule, travel: Travel, updates: Updates, members: Sequence[ClientId]
     ) -> NDArray[np.float64]:
         """Return distances; those of the last set of updates are computed once."""

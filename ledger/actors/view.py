@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
+from ledger.protocol import encoding
 from ledger.protocol.documents.envelope import (
     Envelope,
     PhaseCertificate,
@@ -21,13 +22,6 @@ from ledger.protocol.documents.envelope import (
     Reply,
 )
 from ledger.protocol.documents.record import MAX_VECTOR_BYTES
-from ledger.protocol.encoding import (
-    RegisteredClient,
-    aggregation_result,
-    commitment_of,
-    set_digest,
-    sha256,
-)
 from ledger.protocol.inputs import (
     Evidence,
     Inputs,
@@ -70,7 +64,7 @@ class ChainView:
 
     parameters: Parameters
     domain: Domain
-    registry: tuple[RegisteredClient, ...]
+    registry: tuple[encoding.RegisteredClient, ...]
     round: int
     seed: Digest
     committee: tuple[ClientId, ...]
@@ -164,7 +158,7 @@ class RoundView:
         for (scorer, digest), claims in self.claims.items():
             if scorer == member:
                 vector = parse_vector(self.evidence.vectors[claims[0].scores.digest])
-                is_of_it = vector is not None and set_digest(vector.clients) == digest
+                is_of_it = vector is not None and encoding.set_digest(vector.clients) == digest
                 sets.append((digest, vector.clients if vector is not None and is_of_it else None))
         return sets
 
@@ -212,8 +206,7 @@ class RoundView:
                     if signed.vote == reply
                 ]
                 if len(replies) >= needed:
-                    certificate = QuorumCertificate(request, tuple(replies[:needed]))
-                    certificates[phase].append(certificate)
+                    certificates[phase].append(QuorumCertificate(request, tuple(replies[:needed])))
         return certificates
 
     def equivocations(self) -> list[EquivocationReport]:
@@ -235,7 +228,7 @@ class RoundView:
         genuine = {
             client: payload
             for client, payload in payloads.items()
-            if commitments.get(client) == commitment_of(client, payload.digest)
+            if commitments.get(client) == encoding.commitment_of(client, payload.digest)
             and client not in self.evidence.payloads
         }
         return replace(self, evidence=self.evidence.with_payloads(genuine)) if genuine else self
@@ -278,7 +271,7 @@ class _RoundViewBuilder:
         match envelope.body:
             case PublishedPayload(digest):
                 commitment = self._inputs.closing.commitments.get(envelope.client)
-                if commitment == commitment_of(envelope.client, digest):
+                if commitment == encoding.commitment_of(envelope.client, digest):
                     self._announced[envelope.client] = digest
             case PublishedScores():
                 self._take_scores(envelope.body)
@@ -302,7 +295,7 @@ class _RoundViewBuilder:
                 return
         if any(claim.scores == scores for claim in known):
             return
-        is_whole = sha256(published.vector) == scores.digest
+        is_whole = encoding.sha256(published.vector) == scores.digest
         if not is_whole or not self._is_signed(scores.member, scores, signed.signature):
             return
         self._vectors[scores.digest] = published.vector
@@ -371,8 +364,8 @@ def _is_whole(proposal: Proposal) -> bool:
     opening, record = proposal.opening, proposal.record
     if opening is None or record is None:
         return False
-    is_opened = aggregation_result(opening) == proposal.request.vote.result
-    return is_opened and sha256(record) == opening.record
+    is_opened = encoding.aggregation_result(opening) == proposal.request.vote.result
+    return is_opened and encoding.sha256(record) == opening.record
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,8 +112,7 @@ def _in_block(data: bytes) -> tuple[bytes, int, str]:
     block, encoded = anchor["block"], wire.data(anchor["transaction"])
     place = rlp.encode(wire.quantity(anchor["index"]))
     nodes = [rlp.decode(wire.data(node)) for node in anchor["proof"]]
-    root = wire.data(block["transactionsRoot"])
-    if HexaryTrie.get_from_proof(root, place, nodes) != encoded:
+    if HexaryTrie.get_from_proof(wire.data(block["transactionsRoot"]), place, nodes) != encoded:
         raise ValueError("the transaction is not in the block")
     sent = SignedTransaction.decode(encoded)
     if sent.to != sent.sender:

@@ -38,7 +38,6 @@ from ledger.protocol import types
 from ledger.protocol.canonical import other_version
 from ledger.protocol.encoding import sha256, to_hex
 from ledger.protocol.errors import ChainError, CmflError
-from ledger.protocol.types import PROTOCOL_VERSION, Digest
 from ledger.transparency.policy import CheckpointEvidence
 
 
@@ -128,12 +127,12 @@ class EarlierReportError(CmflError):
 class EarlierAudit:
     """An audit that passed, as its report states; see `TrustedEarlierAudit`."""
 
-    report: Digest
+    report: types.Digest
     chain_id: int
     genesis_hash: bytes
     address: str
     rounds: int
-    head: Digest
+    head: types.Digest
     block: int
     block_hash: bytes
     remarks: int
@@ -166,7 +165,7 @@ class EarlierAudit:
 class PriorKnowledge:
     """The auditor's knowledge from before this audit; see `audit`."""
 
-    head: Digest | None
+    head: types.Digest | None
     earlier: EarlierAudit | None
     checkpoints: CheckpointEvidence | None = None
     anchors: tuple[AnchoredHead, ...] = ()
@@ -191,7 +190,7 @@ def read_report(data: bytes) -> EarlierAudit:
             f"the earlier report has version {version}, and only one of version {REPORT_VERSION} "
             f"can be built on: audit the whole run"
         )
-    if (protocol := _number(report, "deployment", "protocol")) != PROTOCOL_VERSION:
+    if (protocol := _number(report, "deployment", "protocol")) != types.PROTOCOL_VERSION:
         raise EarlierReportError(other_version("the earlier report", protocol))
     _require(report, "outcome", expected=str(AuditOutcome.PASSED))
     if _value(report, "kept_head") is not None:
@@ -258,8 +257,8 @@ def _text(report: object, digits: str, name: str) -> str:
     return value
 
 
-def _digest(report: object, name: str) -> Digest:
-    return Digest(bytes.fromhex(_text(report, types.BARE, name)[2:]))
+def _digest(report: object, name: str) -> types.Digest:
+    return types.Digest(bytes.fromhex(_text(report, types.BARE, name)[2:]))
 
 
 def _require(report: object, *place: str, expected: str | int) -> None:

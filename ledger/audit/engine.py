@@ -29,28 +29,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from ledger.audit import round_checker
+from ledger.audit import report, round_checker
 from ledger.audit.anchors import ChainAnchor, EarlierAudit, PriorKnowledge
 from ledger.audit.checks.chain import LOGS_INCOMPLETE, NOT_FINAL
 from ledger.audit.checks.rounds import PAYLOAD_APPEARED
 from ledger.audit.evidence import Archive
-from ledger.audit.report import (
-    MAX_FINDINGS,
-    MAX_NAMED,
-    REPORT_VERSION,
-    AnchoredHead,
-    AuditReport,
-    AuditStep,
-    CheckResult,
-    Contradiction,
-    CountIncrement,
-    Finding,
-    KeptHeadReport,
-    MissingInput,
-    StepOutcome,
-    StepReport,
-    WitnessedRounds,
-)
 from ledger.audit.run_reader import NOTHING_FINAL, RunReader, unreadable
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.chain.ports import ChainReader
@@ -83,37 +66,37 @@ class AuditLog:
     """Contradictions and missing inputs by step, findings and counts."""
 
     counts: Counter[str] = field(default_factory=Counter)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[report.Finding] = field(default_factory=list)
     finding_counts: Counter[str] = field(default_factory=Counter)
     remarks: int = 0
-    steps: dict[AuditStep, StepReport] = field(
+    steps: dict[report.AuditStep, report.StepReport] = field(
         default_factory=lambda: {
-            step: StepReport(step, step.title, StepOutcome.PASSED, None, 0, (), 0)
-            for step in AuditStep
+            step: report.StepReport(step, step.title, report.StepOutcome.PASSED, None, 0, (), 0)
+            for step in report.AuditStep
         }
     )
 
-    def take(self, found: CheckResult, *, is_final: bool = True) -> None:
+    def take(self, found: report.CheckResult, *, is_final: bool = True) -> None:
         """Add a result; one that rests on a block that may be taken back proves nothing yet."""
         step, result = self.steps[found.step], found.result
         match result:
-            case Contradiction() if is_final:
+            case report.Contradiction() if is_final:
                 self.steps[found.step] = replace(
                     step,
-                    outcome=StepOutcome.FAILED,
+                    outcome=report.StepOutcome.FAILED,
                     contradiction=step.contradiction or result,
                     contradictions=step.contradictions + 1,
                 )
-            case Contradiction():
+            case report.Contradiction():
                 self.steps[found.step] = _with_missing(step, _not_final(result))
-            case MissingInput():
+            case report.MissingInput():
                 self.steps[found.step] = _with_missing(step, result)
-            case Finding(kind=kind):
+            case report.Finding(kind=kind):
                 self.finding_counts[str(kind)] += 1
                 self.remarks += kind.is_remark
-                if len(self.findings) < MAX_FINDINGS:
+                if len(self.findings) < report.MAX_FINDINGS:
                     self.findings.append(result if is_final else replace(result, proven=False))
-            case CountIncrement(count, number):
+            case report.CountIncrement(count, number):
                 self.counts[count] += number
 
     def withdraw(self) -> None:
@@ -121,27 +104,29 @@ class AuditLog:
         for name, step in self.steps.items():
             if step.contradiction is not None:
                 missing = _not_final(step.contradiction)
-                open_step = replace(step, outcome=StepOutcome.NOT_CHECKABLE, contradictions=0)
+                open_step = replace(
+                    step, outcome=report.StepOutcome.NOT_CHECKABLE, contradictions=0
+                )
                 self.steps[name] = _with_missing(replace(open_step, contradiction=None), missing)
 
 
-def _with_missing(step: StepReport, missing: MissingInput) -> StepReport:
+def _with_missing(step: report.StepReport, missing: report.MissingInput) -> report.StepReport:
     if missing in step.missing:
         return step
-    is_failed = step.outcome is StepOutcome.FAILED
-    is_named = len(step.missing) < MAX_NAMED
+    is_failed = step.outcome is report.StepOutcome.FAILED
+    is_named = len(step.missing) < report.MAX_NAMED
     return replace(
         step,
-        outcome=step.outcome if is_failed else StepOutcome.NOT_CHECKABLE,
+        outcome=step.outcome if is_failed else report.StepOutcome.NOT_CHECKABLE,
         missing=(*step.missing, missing) if is_named else step.missing,
         missing_count=step.missing_count + 1,
     )
 
 
-def _not_final(contradiction: Contradiction) -> MissingInput:
+def _not_final(contradiction: report.Contradiction) -> report.MissingInput:
     """Return what remains of a contradiction that rests on a block that may be taken back."""
     at, clients = contradiction.round, contradiction.clients
-    return MissingInput(NOT_FINAL, at, clients, detail=str(contradiction.fact))
+    return report.MissingInput(NOT_FINAL, at, clients, detail=str(contradiction.fact))
 
 
 def audit(  # noqa: PLR0913 - what an auditor may know before
@@ -153,8 +138,8 @@ def audit(  # noqa: PLR0913 - what an auditor may know before
     strict: bool = False,
     earlier: EarlierAudit | None = None,
     checkpoints: CheckpointEvidence | None = None,
-    anchors: tuple[AnchoredHead, ...] = (),
-) -> AuditReport:
+    anchors: tuple[report.AnchoredHead, ...] = (),
+) -> report.AuditReport:
     """Return the report of an audit of all ended rounds, as of the chain's present head.
 
     No answer of chain or blobs raises. The auditor has kept `head`, of any round, and trusts
@@ -166,7 +151,7 @@ def audit(  # noqa: PLR0913 - what an auditor may know before
     prior = PriorKnowledge(head, earlier, checkpoints, anchors)
     running = _Audit(ledger, blobs, options or AuditOptions(), prior)
     running.read()
-    return running.report(strict=strict)
+    return running.finished(strict=strict)
 
 
 @dataclass
@@ -180,7 +165,7 @@ class _Audit:
     _is_stable: bool = False
     _log: AuditLog = field(default_factory=AuditLog)
     _missing: list[round_checker.MissingPayload] = field(default_factory=list)
-    _unconfirmed: deque[CheckResult] = field(default_factory=deque)
+    _unconfirmed: deque[report.CheckResult] = field(default_factory=deque)
 
     def __post_init__(self) -> None:
         self._archive = Archive(self._blobs)
@@ -206,7 +191,7 @@ class _Audit:
             for result in unreadable(error):
                 self._log.take(result)
 
-    def report(self, *, strict: bool) -> AuditReport:
+    def finished(self, *, strict: bool) -> report.AuditReport:
         log, reader, archive = self._log, self._reader, self._archive
         head, earlier = self._prior.head, self._prior.earlier
         checkpoints = self._prior.checkpoints
@@ -221,13 +206,13 @@ class _Audit:
             log.counts["open commitments"] = reader.open_commitments
             kept = reader.kept_head
         if head is not None and kept is None:
-            kept = KeptHeadReport(to_hex(head), found=False, round=None, event="")
+            kept = report.KeptHeadReport(to_hex(head), found=False, round=None, event="")
         if earlier is not None:
             trusted = 0 if reader is None else reader.trusted
             found = reader is not None and reader.found_earlier
             built_on = earlier.built_on(trusted, found=found)
-        return AuditReport(
-            version=REPORT_VERSION,
+        return report.AuditReport(
+            version=report.REPORT_VERSION,
             deployment=self._deployment,
             rounds=0 if reader is None else reader.rounds,
             steps=tuple(log.steps.values()),
@@ -238,7 +223,7 @@ class _Audit:
             kept=kept,
             strict=strict,
             built_on=built_on,
-            witnessed=None if checkpoints is None else WitnessedRounds.of(checkpoints),
+            witnessed=None if checkpoints is None else report.WitnessedRounds.of(checkpoints),
             anchors=self._prior.anchors,
         )
 
@@ -297,7 +282,7 @@ class _Audit:
                 found = _unconfirmed(found)
             self._log.take(found, is_final=is_final)
 
-    def _appeared_payloads(self) -> Iterator[CheckResult]:
+    def _appeared_payloads(self) -> Iterator[report.CheckResult]:
         """Yield payloads that are recorded as missing and are there, where the store can tell."""
         held = getattr(self._blobs, "digests", tuple) if self._missing else tuple
         blobs = [digest for digest in held() if digest not in self._archive.named]
@@ -306,17 +291,17 @@ class _Audit:
             for digest in blobs:
                 if commitment_of(missing.client, digest) == missing.commitment:
                     named = (missing.client,), (to_hex(digest),)
-                    finding = Finding(PAYLOAD_APPEARED, missing.round, *named, proven=False)
-                    yield CheckResult(AuditStep.COMPLETENESS, finding, missing.block)
+                    finding = report.Finding(PAYLOAD_APPEARED, missing.round, *named, proven=False)
+                    yield report.CheckResult(report.AuditStep.COMPLETENESS, finding, missing.block)
 
 
-def _unconfirmed(found: CheckResult) -> CheckResult:
+def _unconfirmed(found: report.CheckResult) -> report.CheckResult:
     """Return what remains of a result that rests on all logs, where one may be missing."""
     match found.result:
-        case Contradiction(fact=fact, round=at, clients=clients):
-            missing = MissingInput(LOGS_INCOMPLETE, at, clients, detail=str(fact))
+        case report.Contradiction(fact=fact, round=at, clients=clients):
+            missing = report.MissingInput(LOGS_INCOMPLETE, at, clients, detail=str(fact))
             return replace(found, result=missing)
-        case Finding() as finding:
+        case report.Finding() as finding:
             return replace(found, result=replace(finding, proven=False))
         case _:
             return found

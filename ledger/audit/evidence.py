@@ -255,8 +255,7 @@ class RoundEvidence:
         counted = {signed.scores.member for signed in self.record.scores}
         if any(_prevents_ranking(doubt, counted) for doubt in self.score_violations):
             return None
-        vectors = counted_vectors(self.record, self.blobs)
-        return rank_trainers(self.inputs.parameters, vectors)
+        return rank_trainers(self.inputs.parameters, counted_vectors(self.record, self.blobs))
 
 
 def _prevents_ranking(doubt: Violation, counted: Collection[ClientId]) -> bool:

@@ -35,19 +35,11 @@ from ledger.audit.report import (
     not_served,
     results_of,
 )
+from ledger.chain import ports
 from ledger.chain.contract import abi, codec
 from ledger.chain.contract.codec import Call, decode_log
 from ledger.chain.contract.event_log import storage_difference
 from ledger.chain.contract.ledger import CommitteeLedger
-from ledger.chain.ports import (
-    Block,
-    ChainDamagedError,
-    ChainReader,
-    ChainUnreachableError,
-    IncompleteLogsError,
-    Log,
-    LogQuery,
-)
 from ledger.chain.round_ledger import LedgerSnapshot
 from ledger.protocol import encoding, ledger_state, rounds
 from ledger.protocol.encoding import RegisteredClient, to_hex
@@ -174,7 +166,7 @@ class RecordedTransaction:
 
     hash: bytes
     block_number: int
-    logs: tuple[Log, ...]
+    logs: tuple[ports.Log, ...]
     call: Call | None  # what it asked of the contract; None if that cannot be read
     unserved: str  # why the chain does not serve the transaction; empty if it does
     block: BlockContext | None  # what it saw of its block; None if that cannot be read
@@ -193,7 +185,7 @@ class TransactionReader:
     """Reads a contract's transactions, oldest first, and yields what disagrees about them."""
 
     _ledger: CommitteeLedger
-    _block: Block | None = None  # of the transaction before
+    _block: ports.Block | None = None  # of the transaction before
 
     def read(self, to_block: int) -> Iterator[RecordedTransaction | CheckResult]:
         """Yield every transaction that left an event, and what is wrong among their logs."""
@@ -215,12 +207,12 @@ class TransactionReader:
                 place = transaction_hash, own[0].block_number
                 yield RecordedTransaction(*place, own, call, unserved, block)
 
-    def _logs(self, first: int, last: int) -> list[Log]:
+    def _logs(self, first: int, last: int) -> list[ports.Log]:
         try:
-            return self._ledger.chain.logs(LogQuery(self._ledger.address, [], first, last))
-        except ChainUnreachableError:
+            return self._ledger.chain.logs(ports.LogQuery(self._ledger.address, [], first, last))
+        except ports.ChainUnreachableError:
             raise
-        except ChainDamagedError as error:
+        except ports.ChainDamagedError as error:
             subject = f"{first} to {last}"
             wrong = contradicted(first, facts.LOGS_UNREADABLE, subject, true=str(error))
             raise ReadingEndedError(wrong, *not_served(first, facts.CHAIN_UNAVAILABLE)) from error
@@ -228,14 +220,14 @@ class TransactionReader:
             missing = not_served(first, facts.CHAIN_UNAVAILABLE, detail=str(error))
             raise ReadingEndedError(*missing) from error
 
-    def _call(self, log: Log, found: list[CheckResult]) -> tuple[Call | None, str]:
+    def _call(self, log: ports.Log, found: list[CheckResult]) -> tuple[Call | None, str]:
         """Return what the log's transaction asks of the contract, or why it is not available."""
         number, other = log.block_number, ""
         try:
             transaction = self._ledger.chain.transaction(log.transaction_hash)
-        except ChainUnreachableError:
+        except ports.ChainUnreachableError:
             raise
-        except ChainDamagedError as error:
+        except ports.ChainDamagedError as error:
             subject = to_hex(log.transaction_hash)
             found.append(contradicted(number, TRANSACTION_DIFFERS, subject, true=str(error)))
             return None, ""
@@ -255,10 +247,12 @@ class TransactionReader:
         except ChainError:
             return None, ""
 
-    def _context(self, logs: tuple[Log, ...], found: list[CheckResult]) -> BlockContext | None:
+    def _context(
+        self, logs: tuple[ports.Log, ...], found: list[CheckResult]
+    ) -> BlockContext | None:
         number, last = logs[0].block_number, self._block
         subject, block = str(number), read_block(self._ledger.chain, number)
-        if not isinstance(block, Block):
+        if not isinstance(block, ports.Block):
             found += block
             return None
         self._block = block
@@ -273,13 +267,13 @@ class TransactionReader:
         return BlockContext(number, Digest(block.parent_hash))
 
 
-def read_block(chain: ChainReader, number: int) -> Block | tuple[CheckResult, ...]:
+def read_block(chain: ports.ChainReader, number: int) -> ports.Block | tuple[CheckResult, ...]:
     """Return a block, or what follows if it cannot be read."""
     try:
         return chain.block(number)
-    except ChainUnreachableError:
+    except ports.ChainUnreachableError:
         raise
-    except ChainDamagedError as error:
+    except ports.ChainDamagedError as error:
         return (contradicted(number, facts.BLOCK_UNREADABLE, str(number), true=str(error)),)
     except ChainError as error:
         return not_served(number, facts.BLOCK_UNAVAILABLE, detail=f"{number}: {error}")
@@ -378,7 +372,7 @@ class Replay:
         if not self._is_of_node:
             return (contradicted(block_number, facts.DEPLOYMENT_UNLOGGED),)
         fact = f"no log up to block {block_number} is of the deployment"
-        error = IncompleteLogsError(self._ledger.chain.node, fact)
+        error = ports.IncompleteLogsError(self._ledger.chain.node, fact)
         return not_served(block_number, facts.LOGS_INCOMPLETE, None, str(error))
 
     def _fold(self, transaction: RecordedTransaction) -> set[Digest]:
@@ -403,15 +397,16 @@ class Replay:
         fact = f"transaction {to_hex(transaction.hash)} has {len(transaction.logs)} logs"
         try:
             receipt = ledger.chain.receipt(transaction.hash)
-        except ChainUnreachableError:
+            logs = () if receipt is None else receipt.logs
+            count = sum(log.address == ledger.address for log in logs)
+            if receipt is not None and count == len(transaction.logs):
+                return ""
+            fact += f", and its receipt {count}"
+        except ports.ChainUnreachableError:
             raise
         except ChainError as error:
-            return str(IncompleteLogsError(ledger.chain.node, f"{fact}, its receipt: {error}"))
-        logs = () if receipt is None else receipt.logs
-        count = sum(log.address == ledger.address for log in logs)
-        if receipt is not None and count == len(transaction.logs):
-            return ""
-        return str(IncompleteLogsError(ledger.chain.node, f"{fact}, and its receipt {count}"))
+            fact += f", its receipt: {error}"
+        return str(ports.IncompleteLogsError(ledger.chain.node, fact))
 
     def _can_apply(self, call: Call) -> bool:
         state = self.position.state
@@ -520,7 +515,7 @@ def _compare_events(
             yield from _differences(event, log, at)
 
 
-def _differences(event: Event, log: Log, at: int | None) -> Iterator[CheckResult]:
+def _differences(event: Event, log: ports.Log, at: int | None) -> Iterator[CheckResult]:
     number, kind = log.block_number, type(event)
     try:
         logged = decode_log(log).event

@@ -243,8 +243,7 @@ def outcome_of(steps: Iterable[Step]) -> AuditOutcome:
     outcomes = {step.outcome for step in steps}
     if StepOutcome.FAILED in outcomes:
         return AuditOutcome.FAILED
-    is_open = StepOutcome.NOT_CHECKABLE in outcomes
-    return AuditOutcome.INCOMPLETE if is_open else AuditOutcome.PASSED
+    return AuditOutcome.INCOMPLETE if StepOutcome.NOT_CHECKABLE in outcomes else AuditOutcome.PASSED
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,15 +27,9 @@ from ledger.audit.report import (
     shown,
 )
 from ledger.audit.round_checker import EvidenceReader, Milestone, ModelChain, ReadItem
+from ledger.chain import ports
 from ledger.chain.contract.deploy import code_violation, deployment_for, require_code
 from ledger.chain.contract.ledger import CommitteeLedger
-from ledger.chain.ports import (
-    Block,
-    ChainDamagedError,
-    ChainUnreachableError,
-    IncompleteLogsError,
-    NotServedError,
-)
 from ledger.chain.round_ledger import LedgerSnapshot, last_ended
 from ledger.io.user_code import use_rules
 from ledger.protocol import rounds
@@ -268,7 +262,7 @@ class RunReader:
             return
         node = self.ledger.chain.node
         if node is not None and (difference := reached.difference(stands)) is not None:
-            error = IncompleteLogsError(node, f"up to block {number} {difference}")
+            error = ports.IncompleteLogsError(node, f"up to block {number} {difference}")
             # Either logs are missing or the state is false: both are the node's fault.
             yield from not_served(number, facts.LOGS_INCOMPLETE, detail=str(error))
             return
@@ -284,7 +278,7 @@ class RunReader:
             yield self._absent(earlier.head)
             return
         block = read_block(self.ledger.chain, number)
-        if not isinstance(block, Block):
+        if not isinstance(block, ports.Block):
             yield from block
             return
         if earlier.block_hash != block.hash:
@@ -292,8 +286,7 @@ class RunReader:
             yield contradicted(number, facts.EARLIER_BLOCK_DIFFERS, *values)
         if earlier.head != self._left_off:
             values = str(number), to_hex(earlier.head), to_hex(self._left_off)
-            fact = facts.EARLIER_HEAD_DIFFERS
-            yield contradicted(number, fact, *values, rests_on_all_logs=True)
+            yield contradicted(number, facts.EARLIER_HEAD_DIFFERS, *values, rests_on_all_logs=True)
         self.found_earlier = (block.hash, self._left_off) == (earlier.block_hash, earlier.head)
         if self.found_earlier and self.trusted != earlier.rounds and number <= self.complete_to:
             raise EarlierReportError(
@@ -304,10 +297,10 @@ class RunReader:
     def _state(self, number: int) -> LedgerSnapshot | tuple[CheckResult, ...]:
         try:
             return self.ledger.state(number)
-        except ChainUnreachableError:
+        except ports.ChainUnreachableError:
             raise
         except (ChainError, ProtocolRefusal) as error:
-            if isinstance(error, NotServedError) or is_node_failure(self.ledger, error):
+            if isinstance(error, ports.NotServedError) or is_node_failure(self.ledger, error):
                 return not_served(number, facts.STATE_UNAVAILABLE, detail=str(error))
             return (contradicted(number, facts.STATE_UNREADABLE, true=str(error)),)
 
@@ -318,7 +311,7 @@ class RunReader:
 
 def unreadable(error: ChainError) -> Iterator[CheckResult]:
     """Yield the consequences of a chain that cannot be read any further."""
-    if isinstance(error, ChainDamagedError):
+    if isinstance(error, ports.ChainDamagedError):
         yield contradicted(0, facts.CHAIN_UNREADABLE, true=str(error))
     yield from not_served(0, facts.CHAIN_UNAVAILABLE, detail=str(error))
 
@@ -337,7 +330,7 @@ def read_start(
     """Yield what of the deployment is not available; return what was deployed."""
     try:
         recorded, domain = ledger.deployment(), ledger.domain()
-    except ChainUnreachableError:
+    except ports.ChainUnreachableError:
         raise
     except (ChainError, ProtocolRefusal) as error:
         if is_node_failure(ledger, error):
@@ -352,9 +345,9 @@ def read_start(
     code, model = "", None
     try:
         code = code_violation(ledger, deployment, domain) or ""
-    except ChainUnreachableError:
+    except ports.ChainUnreachableError:
         raise
-    except ChainDamagedError as error:
+    except ports.ChainDamagedError as error:
         code = f"it cannot be read: {error}"
     except ChainError as error:
         yield from not_served(block, facts.CODE_UNAVAILABLE, detail=str(error))
@@ -377,14 +370,14 @@ def read_start(
 
 def is_node_failure(ledger: CommitteeLedger, error: ChainError | ProtocolRefusal) -> bool:
     """Return whether a node made a view fail: the ledger's views never revert."""
-    if isinstance(error, ChainDamagedError):
+    if isinstance(error, ports.ChainDamagedError):
         return False
     try:
         require_code(ledger.chain, ledger.address)
-    except ChainUnreachableError:
+    except ports.ChainUnreachableError:
         raise
     except ChainError as doubt:
-        return isinstance(doubt, NotServedError)
+        return isinstance(doubt, ports.NotServedError)
     return True
 
 

@@ -167,8 +167,7 @@ class MemoryLedger(round_ledger.RoundLedger):
 def memory_ledger(document: RunDocument, *, chain_id: int = DEFAULT_CHAIN_ID) -> MemoryLedger:
     """Return a ledger whose round 1 is open, at the first contract's address on this chain id."""
     deployment, batches = deployment_for(document)
-    sender = to_canonical(address_of(TEST_KEYS[0]))
-    contract = Address(contract_created_by(sender, nonce=0))
+    contract = Address(contract_created_by(to_canonical(address_of(TEST_KEYS[0])), nonce=0))
     domain = ledger_state.domain_of(deployment, chain_id, contract, NO_DIGEST)
     ledger = MemoryLedger(deployment, domain)
     for batch in batches:

@@ -12,7 +12,6 @@ from typing import Protocol, TypeAlias
 
 from ledger.chain.ports import Block, IncompleteLogsError
 from ledger.protocol import encoding, ledger_state
-from ledger.protocol.encoding import RegisteredClient
 from ledger.protocol.ledger_state import ClientBanned, RoundAbandoned, RoundDecided, RoundStart
 from ledger.protocol.types import NO_DIGEST, Digest, SignedCommitment
 
@@ -98,7 +97,7 @@ class RoundHistory(Protocol):
 
     def recorded(self, query: EventQuery) -> list[RecordedEvent]: ...
 
-    def registry(self) -> tuple[RegisteredClient, ...]:
+    def registry(self) -> tuple[encoding.RegisteredClient, ...]:
         """Return the clients registered so far, without bans."""
         words: list[int] = []
         for recorded in self.recorded(EventQuery([ledger_state.ClientsRegistered])):

@@ -242,8 +242,7 @@ class LocalHistory:
 
     def missing_payloads(self, number: int) -> list[str]:
         """Return a sentence about a round's payloads that are not stored here, if there are any."""
-        documents = self.view(number).documents
-        return explain_missing_payloads(documents, self.source.blobs)
+        return explain_missing_payloads(self.view(number).documents, self.source.blobs)
 
     def clients(self, limit: int, cursor: str | None) -> answers_clients.ClientsAnswer:
         history = self.source

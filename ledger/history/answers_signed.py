@@ -19,6 +19,7 @@ from ledger.history import answers_parts, fields
 from ledger.history.answers_parts import AnsweredRound, Base, RoundHeading
 from ledger.history.fields import Answer, Response, code_of, doc, finite, phase_name
 from ledger.history.round import UpdateOutcome
+from ledger.protocol import types
 from ledger.protocol.documents.record import (
     MAX_VECTOR_BYTES,
     Incident,
@@ -29,16 +30,6 @@ from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import BlobError, EncodingError
 from ledger.protocol.inputs import primary_seat
 from ledger.protocol.ledger_state import SignedStatement
-from ledger.protocol.types import (
-    ClientId,
-    Digest,
-    Phase,
-    Scores,
-    SignedScores,
-    SignedVote,
-    Vote,
-    VoteKind,
-)
 from ledger.storage.blobs import BlobReader
 
 if TYPE_CHECKING:
@@ -64,7 +55,7 @@ class Vector(Response):
     members: list[ScoredDistance]
 
 
-def score_vector(blobs: BlobReader, digest: Digest) -> tuple[Vector | None, bool]:
+def score_vector(blobs: BlobReader, digest: types.Digest) -> tuple[Vector | None, bool]:
     """Return a score vector, if the signed digest is of one, and whether its blob was available."""
     try:
         vector = decode_vector(blobs.get(digest, MAX_VECTOR_BYTES))
@@ -79,7 +70,9 @@ def score_vector(blobs: BlobReader, digest: Digest) -> tuple[Vector | None, bool
     }, True
 
 
-def _distances(clients: Iterable[ClientId], distances: NDArray[np.float64]) -> list[ScoredDistance]:
+def _distances(
+    clients: Iterable[types.ClientId], distances: NDArray[np.float64]
+) -> list[ScoredDistance]:
     # The bits are those published: a refused vector may hold infinities and NaN.
     published = zip(clients, distances.tolist(), distances.view("<u8").tolist(), strict=True)
     return [
@@ -121,7 +114,7 @@ MAX_CLAIMS = 320
 def scores_body(view: AnsweredRound, *, with_vectors: bool = False) -> tuple[ScoresBody, bool]:
     """Return the signed score claims without the round's heading; see `scores`."""
     record, decided, blobs = view.documents.record, view.round.decided, view.history.blobs
-    claims: list[tuple[SignedScores, RefusedScores | None]] = []
+    claims: list[tuple[types.SignedScores, RefusedScores | None]] = []
     if record is not None:
         claims += ((signed, None) for signed in record.scores)
         claims += ((refused.signed, refused) for refused in record.refused)
@@ -141,7 +134,7 @@ def scores_body(view: AnsweredRound, *, with_vectors: bool = False) -> tuple[Sco
 
 
 def _claim(
-    signed: SignedScores, refused: RefusedScores | None, vector: Vector | None
+    signed: types.SignedScores, refused: RefusedScores | None, vector: Vector | None
 ) -> ScoreClaim:
     why = None if refused is None else answers_parts.refusal(refused)
     return {
@@ -197,10 +190,10 @@ class EvidenceVote(Response):
     signature: fields.Signature65
 
 
-def signed_vote(signed: SignedVote | SignedStatement, vote: Vote) -> EvidenceVote:
+def signed_vote(signed: types.SignedVote | SignedStatement, vote: types.Vote) -> EvidenceVote:
     """Return a vote with its signature."""
     return {
-        "kind": "Request" if vote.kind is VoteKind.REQUEST else "Reply",
+        "kind": "Request" if vote.kind is types.VoteKind.REQUEST else "Reply",
         "base": to_hex(vote.base),
         "set": to_hex(vote.set_digest),
         "result": to_hex(vote.result),
@@ -279,7 +272,7 @@ def _certificates(view: AnsweredRound) -> list[Certificate] | None:
     if call is None:
         return None
     certificates: list[Certificate] = []
-    for phase, own in zip(Phase, call.certificates, strict=True):
+    for phase, own in zip(types.Phase, call.certificates, strict=True):
         primary = primary_seat(view.round.seed, phase, own.view, len(members))
         signers = [place for place in range(len(members)) if own.signers >> place & 1]
         if len(signers) != len(own.replies):
@@ -328,7 +321,7 @@ class Statement(Response):
 
 def _statement(signed: SignedStatement) -> Statement:
     statement = signed.statement
-    if isinstance(statement, Scores):
+    if isinstance(statement, types.Scores):
         return {
             "kind": "Scores",
             "set": to_hex(statement.clients),
@@ -423,7 +416,9 @@ def round_evidence(view: AnsweredRound) -> Iterator[EvidenceEntry]:
             yield _evidence(view, part.client, "dropout", dropout)
 
 
-def _evidence(view: AnsweredRound, client: ClientId, kind: str, what: object) -> EvidenceEntry:
+def _evidence(
+    view: AnsweredRound, client: types.ClientId, kind: str, what: object
+) -> EvidenceEntry:
     parts = {"ban": None, "scores": None, "incident": None, kind.rpartition("_")[2]: what}
     entry = {"round": view.round.round, **parts, "client": client, "kind": kind}
     return cast("EvidenceEntry", entry)

@@ -9,19 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ledger.history.round import Documents, HistoryRound, RoundStatus, missing_payloads
-from ledger.protocol import types
+from ledger.protocol import ledger_state, types
 from ledger.protocol.documents.record import RoundRecord
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import word_client, word_distance
 from ledger.protocol.inputs import RoundSizes
-from ledger.protocol.ledger_state import (
-    SIGNED_TWICE,
-    EquivocationReport,
-    RoundAbandoned,
-    RoundDecided,
-)
 from ledger.protocol.rules.direction import RIGHT_ANGLE
-from ledger.protocol.types import ClientId, Phase
 from ledger.storage.blobs import BlobReader
 
 
@@ -29,7 +22,7 @@ def explain_round(
     round_: HistoryRound,
     documents: Documents,
     document: RunDocument | None,
-    reports: Sequence[EquivocationReport | None] | None = None,
+    reports: Sequence[ledger_state.EquivocationReport | None] | None = None,
 ) -> list[str]:
     """Return a round in plain words, one or two sentences per line.
 
@@ -40,10 +33,10 @@ def explain_round(
     lines = _participation(round_)
     lines += [
         f"Client {client} was banned during the round, from the next one on: it "
-        f"{SIGNED_TWICE[None if report is None else report.kind]}."
+        f"{ledger_state.SIGNED_TWICE[None if report is None else report.kind]}."
         for client, report in zip(round_.bans, proofs, strict=True)
     ]
-    if isinstance(round_.end, RoundAbandoned):
+    if isinstance(round_.end, ledger_state.RoundAbandoned):
         drawn = _listed(round_.end.next_committee)
         lines.append(f"The model stayed as it was; the seed drew a new committee: {drawn}.")
     if round_.decided is None:
@@ -56,7 +49,7 @@ def explain_round(
     else:
         lines += _record(round_, documents.record)
     lines += _ranking(round_.decided, document)
-    for phase in Phase:
+    for phase in types.Phase:
         lines += _vote(round_.committee, round_.decided, documents, phase, document)
     lines.append(_election(round_.decided, round_.sizes))
     return lines
@@ -126,7 +119,7 @@ def _record(round_: HistoryRound, record: RoundRecord) -> list[str]:
     return lines
 
 
-def _ranking(event: RoundDecided, document: RunDocument | None) -> list[str]:
+def _ranking(event: ledger_state.RoundDecided, document: RunDocument | None) -> list[str]:
     ranked, accepted = len(event.ranking), set(event.accepted)
     lines = [f"{ranked} trainers were ranked by {_rule(event, document)}"]
     for place, word in enumerate(event.ranking, start=1):
@@ -139,7 +132,7 @@ def _ranking(event: RoundDecided, document: RunDocument | None) -> list[str]:
     return lines
 
 
-def _rule(event: RoundDecided, document: RunDocument | None) -> str:
+def _rule(event: ledger_state.RoundDecided, document: RunDocument | None) -> str:
     accepted = len(event.accepted)
     if document is None or not accepted:
         return f"their distances to the members; {accepted} were accepted."
@@ -164,10 +157,10 @@ def _rule(event: RoundDecided, document: RunDocument | None) -> str:
 
 
 def _vote(
-    committee: tuple[ClientId, ...],
-    event: RoundDecided,
+    committee: tuple[types.ClientId, ...],
+    event: ledger_state.RoundDecided,
     documents: Documents,
-    phase: Phase,
+    phase: types.Phase,
     document: RunDocument | None,
 ) -> list[str]:
     name = types.PHASES[phase]
@@ -187,7 +180,7 @@ def _vote(
     ]
 
 
-def _election(event: RoundDecided, sizes: RoundSizes) -> str:
+def _election(event: ledger_state.RoundDecided, sizes: RoundSizes) -> str:
     elected, accepted = event.next_committee, len(event.accepted)
     if sizes.form is not types.AcceptanceForm.BELOW_TWO:
         places = {word_client(word): place for place, word in enumerate(event.ranking, start=1)}
@@ -202,5 +195,5 @@ def _election(event: RoundDecided, sizes: RoundSizes) -> str:
     return f"The next committee is {rule}: {_listed(elected)}."
 
 
-def _listed(clients: Iterable[ClientId]) -> str:
+def _listed(clients: Iterable[types.ClientId]) -> str:
     return ", ".join(str(client) for client in clients) or "nobody"

@@ -25,8 +25,7 @@ TableName: TypeAlias = Literal["rounds", "updates", "participation", "evidence"]
 
 P = TypeVar("P")
 
-PAGE = 100
-"""Entries that are read at once; a long list is never in memory as a whole."""
+PAGE = 100  # entries that are read at once; a long list is never in memory as a whole
 
 
 @dataclass(frozen=True, slots=True)

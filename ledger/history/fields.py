@@ -37,7 +37,6 @@ from ledger.protocol import types
 from ledger.protocol.encoding import to_hex
 from ledger.protocol.errors import CmflError
 from ledger.protocol.ledger_state import StatementKind
-from ledger.protocol.types import Phase
 
 EXAMPLE_DIGEST = "0x" + "5c" * 32
 EXAMPLE_ADDRESS = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
@@ -86,11 +85,9 @@ Eip55 = Annotated[str, Field(pattern=r"^0x[0-9a-fA-F]{40}$", examples=[EXAMPLE_A
 Uint = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,77})$", examples=["4602678819172646912"])]
 """A whole number of up to 256 bits, in decimal."""
 
-Client = Annotated[int, Field(ge=0, lt=2**32, examples=[7])]
-"""The index of a registered client."""
+Client = Annotated[int, Field(ge=0, lt=2**32, examples=[7])]  # the index of a registered client
 
-RoundNumber = Annotated[int, Field(ge=1, lt=2**32, examples=[2])]
-"""t, from 1."""
+RoundNumber = Annotated[int, Field(ge=1, lt=2**32, examples=[2])]  # t, from 1
 
 Count = Annotated[int, Field(ge=0, examples=[4])]
 
@@ -298,9 +295,9 @@ def finite(number: float) -> float | None:
     return number if isfinite(number) else None
 
 
-def phase_name(phase: Phase) -> PhaseName:
+def phase_name(phase: types.Phase) -> PhaseName:
     """Return the name of a phase."""
-    return "aggregation" if phase is Phase.AGGREGATION else "election"
+    return "aggregation" if phase is types.Phase.AGGREGATION else "election"
 
 
 class AsOf(Response):

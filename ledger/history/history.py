@@ -15,7 +15,7 @@ from __future__ import annotations
 import sys
 import threading
 from bisect import bisect_right
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -146,8 +146,7 @@ def has_role(
             return part.scores is ScoresOutcome.REFUSED if needs_record else bool(part.voted)
 
 
-MAX_DOCUMENTED = 256
-"""Rounds whose decoded documents stay in memory."""
+MAX_DOCUMENTED = 256  # rounds whose decoded documents stay in memory
 
 _PREFIX = 8
 """Bytes of each digest that a round's table holds; a match is verified with the whole digest."""
@@ -485,7 +484,7 @@ class FoldedHistory:
 
     def tally(self) -> Tally:
         """Return every client's counts over the ended rounds; those of final blocks are kept."""
-        derived, empty = self._derived, Tally.empty(self.fixed.clients)
+        derived, empty = self._derived, Tally(0, 0, (Counter(),) * self.fixed.clients)
         with derived.lock:
             whole: list[DocumentedRound] = []
             lacking: list[DocumentedRound] = []

@@ -12,14 +12,13 @@ in a reply. A client is *banned* from the round after the one that records its b
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from ledger.chain.round_ledger import ENDS, RecordedEvent, RoundHistory
-from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.documents.record import (
     Incident,
     Incidents,
@@ -30,7 +29,6 @@ from ledger.protocol.documents.record import (
 )
 from ledger.protocol.documents.run import RunDocument, decode_run
 from ledger.protocol.encoding import RegisteredClient, word_client
-from ledger.protocol.errors import BlobError, EncodingError
 from ledger.protocol.inputs import (
     Participants,
     RoundSizes,
@@ -49,7 +47,7 @@ from ledger.protocol.ledger_state import (
     registry_with_bans,
 )
 from ledger.protocol.types import NO_DIGEST, ClientId, Digest, DropoutReason, Phase
-from ledger.storage.blobs import BlobReader
+from ledger.storage.blobs import BlobReader, read_as
 
 
 class RoundStatus(StrEnum):
@@ -141,8 +139,7 @@ class HistoryRound:
         """The active clients whose commitment counts: recorded by the closing block."""
         expected, mined = self.participants.expected, self.mined
         # While the window is open, the commitments so far determine the closing block.
-        end = window_end(self.sizes, self.opening.opened_block)
-        last = closing_block(end, expected, mined)
+        last = closing_block(window_end(self.sizes, self.opening.opened_block), expected, mined)
         return expected.intersection(each.client for each in mined if each.block <= last)
 
     @property
@@ -166,9 +163,6 @@ def read_round(ledger: RoundHistory, sizes: RoundSizes, number: int) -> HistoryR
     ended = next((each for each in events if isinstance(each.event, ENDS)), None)
     registry = registry_with_bans(ledger.registry(), ledger.bans())
     return HistoryRound(opening, sizes, registry, ended, events)
-
-
-Document = TypeVar("Document")
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,10 +197,10 @@ def read_documents(blobs: BlobReader, round_: HistoryRound) -> Documents:
     decided = round_.decided
     if decided is None:
         return NO_DOCUMENTS
-    record, incidents = _read(blobs, decided.record, decode_record), None
+    record, incidents = read_as(decode_record, decided.record, blobs), None
     names_incidents = decided.incidents != NO_DIGEST
     if names_incidents:
-        incidents = _read(blobs, decided.incidents, decode_incidents)
+        incidents = read_as(decode_incidents, decided.incidents, blobs)
     inputs = decided.round, decided.base
     return Documents(
         record if record and (record.round, record.base) == inputs else None,
@@ -223,16 +217,7 @@ def missing_payloads(documents: Documents, blobs: BlobReader) -> tuple[ClientId,
 
 def read_run(blobs: BlobReader, config: Digest) -> RunDocument | None:
     """Return a run's configuration; None if it is missing, damaged or malformed."""
-    return _read(blobs, config, decode_run)
-
-
-def _read(
-    blobs: BlobReader, digest: Digest, decode: Callable[[bytes], Document]
-) -> Document | None:
-    try:
-        return decode(blobs.get(digest, MAX_DOCUMENT_BYTES))
-    except (BlobError, EncodingError):
-        return None
+    return read_as(decode_run, config, blobs)
 
 
 class RoundRole(StrEnum):
@@ -431,11 +416,6 @@ class Tally:
     rounds: int
     records_missing: int  # of decided rounds: dropout reasons and score outcomes are unknown
     clients: tuple[Counter[str], ...]
-
-    @staticmethod
-    def empty(clients: int) -> Tally:
-        """Return zero counts of K clients."""
-        return Tally(0, 0, tuple(Counter() for _ in range(clients)))
 
     def with_rounds(self, rounds: Iterable[DocumentedRound]) -> Tally:
         counts = tuple(map(Counter, self.clients))

@@ -47,9 +47,8 @@ def install_command(extra: str) -> str:
     if source is not None:
         option, path = source
         return shlex.join(["pip", "install", *option, f"{path}[{extra}]"])
-    packages = next(filter(None, (_packages(one.requires or (), extra) for one in found)), None)
-    if packages is None:  # the code runs without an installation
-        packages = [f"{Path(__file__).parents[2]}[{extra}]"]
+    here = [f"{Path(__file__).parents[2]}[{extra}]"]  # where the code runs without an installation
+    packages = next(filter(None, (_packages(one.requires or (), extra) for one in found)), here)
     missing = [
         package
         for package in packages

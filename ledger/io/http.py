@@ -104,8 +104,7 @@ class HttpServer:
     ) -> HttpResponse:
         own, mark, query = self._url.raw_path.partition(b"?")
         below = own.rstrip(b"/") + path.encode("ascii") if path else own
-        url = self._url.copy_with(raw_path=below + mark + query)
-        request = httpx.Request(method, url, **parts)
+        request = httpx.Request(method, self._url.copy_with(raw_path=below + mark + query), **parts)
         request.headers.update({"Accept-Encoding": "identity", "User-Agent": "cmfl-ledger"})
         request.headers.update(self._authorization)
         given_up: Future[None] = Future()

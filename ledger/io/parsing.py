@@ -12,7 +12,7 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
 
 from ledger.io.home import read_file
 from ledger.protocol.errors import ChainError, ConfigurationError
@@ -78,6 +78,11 @@ def require_format(expected: int, name: str, value: object) -> None:
             f"{name}: format {str(value['format'])[:20]} is not {expected}: another version of "
             "this program has written it, and only that one reads this home"
         )
+
+
+def refuse_constant(constant: str) -> Never:
+    """Raise at NaN and Infinity, which are not JSON."""
+    raise ValueError(f"{constant} is no number")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -358,8 +358,7 @@ def sources_of(parameters: Parameters, sources: Sequence[str]) -> tuple[str, ...
     found = []
     for source in sources:
         with suppress(ConfigurationError):
-            code = user_code("--rules", f"{source}:{name.function}")
-            if code.digest().hex() == name.digest:
+            if user_code("--rules", f"{source}:{name.function}").digest().hex() == name.digest:
                 found.append(source)
     return tuple(found)
 

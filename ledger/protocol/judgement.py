@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ledger.protocol import encoding
+from ledger.protocol import encoding, validation
 from ledger.protocol.documents.record import (
     MAX_VECTOR_BYTES,
     NO_CLIENT,
@@ -53,19 +53,6 @@ from ledger.protocol.types import (
     Phase,
     RefusalReason,
     SignedScores,
-)
-from ledger.protocol.validation import (
-    PRIMARY_MARGINS,
-    DistanceTable,
-    Violation,
-    ViolationCode,
-    find_score_fault,
-    parse_vector,
-    scored_clients,
-    validate_claims,
-    validate_score_claim,
-    validate_scores,
-    validate_updates,
 )
 
 
@@ -104,8 +91,7 @@ class Judgement:
 
 def sets_of(sizes: RoundSizes, ranking: Sequence[int]) -> Ranking:
     """Return a ranking of C words or more with S_a and the candidates, as the contract does."""
-    size = accepted_size(sizes.aggregation_ppm, len(ranking))
-    accepted = SELECTIONS[sizes.form](ranking, size)
+    accepted = SELECTIONS[sizes.form](ranking, accepted_size(sizes.aggregation_ppm, len(ranking)))
     by_lot = sizes.form is AcceptanceForm.BELOW_TWO
     stand = candidates(ranking, accepted, sizes.members, by_lot=by_lot)
     return Ranking(tuple(ranking), accepted, stand)
@@ -117,24 +103,27 @@ def judge(
     evidence: Evidence,
     distances: Distances = plain_distances,
     step: ServerStep = plain_server_step,
-) -> tuple[Judgement | None, tuple[Violation, ...]]:
+) -> tuple[Judgement | None, tuple[validation.Violation, ...]]:
     """Return what follows from a record, or None and every violation in it."""
-    violations = [*validate_claims(inputs, record), *validate_updates(record, evidence)]
+    violations = [
+        *validation.validate_claims(inputs, record),
+        *validation.validate_updates(record, evidence),
+    ]
     if violations:
         return None, tuple(violations)
     if inputs.needs_displacement and evidence.displacement is None:
-        return None, (Violation(ViolationCode.MODEL_UNKNOWN),)
+        return None, (validation.Violation(validation.ViolationCode.MODEL_UNKNOWN),)
     updates = evidence.usable(record.clients)
-    table = DistanceTable(inputs, updates, distances, evidence.displacement)
-    violations = validate_scores(inputs, record, evidence, table)
+    table = validation.DistanceTable(inputs, updates, distances, evidence.displacement)
+    violations = validation.validate_scores(inputs, record, evidence, table)
     if violations:
         return None, tuple(violations)
     if evidence.model is None:
-        return None, (Violation(ViolationCode.MODEL_UNKNOWN),)
+        return None, (validation.Violation(validation.ViolationCode.MODEL_UNKNOWN),)
     ranking = rank_trainers(inputs.parameters, counted_vectors(record, evidence))
     model = next_model(inputs, evidence.model, ranking.accepted, updates, step)
     if not np.isfinite(model).all():
-        return None, (Violation(ViolationCode.MODEL_NOT_FINITE),)
+        return None, (validation.Violation(validation.ViolationCode.MODEL_NOT_FINITE),)
     opening = result_preimage(record, ranking, encoding.sha256(encoding.vector_view(model)))
     return Judgement(record, ranking, model, opening), ()
 
@@ -161,9 +150,11 @@ def compose_record(
         == (inputs.round, base, clients_digest)
         and signed.scores.digest in evidence.vectors
         and len(evidence.vectors[signed.scores.digest]) <= MAX_VECTOR_BYTES
-        and not validate_score_claim(inputs, signed)
+        and not validation.validate_score_claim(inputs, signed)
     }
-    table = DistanceTable(inputs, evidence.usable(clients), distances, evidence.displacement)
+    table = validation.DistanceTable(
+        inputs, evidence.usable(clients), distances, evidence.displacement
+    )
     by_member: dict[ClientId, list[SignedScores]] = {}
     for key in sorted(usable_claims):
         by_member.setdefault(key[0], []).append(usable_claims[key])
@@ -174,8 +165,10 @@ def compose_record(
             refused += [RefusedScores(s, RefusalReason.TWO_VECTORS) for s in signed_by[:2]]
             continue
         (signed,) = signed_by
-        vector = parse_vector(evidence.vectors[signed.scores.digest])
-        fault = find_score_fault(inputs, clients, signed.scores, vector, table, PRIMARY_MARGINS)
+        vector = validation.parse_vector(evidence.vectors[signed.scores.digest])
+        fault = validation.find_score_fault(
+            inputs, clients, signed.scores, vector, table, validation.PRIMARY_MARGINS
+        )
         if fault is None:
             scores.append(signed)
         else:
@@ -185,12 +178,12 @@ def compose_record(
 
 
 def score_updates(
-    inputs: Inputs, table: DistanceTable, clients: Sequence[ClientId], member: ClientId
+    inputs: Inputs, table: validation.DistanceTable, clients: Sequence[ClientId], member: ClientId
 ) -> ScoreVector | None:
     """Return a member's score vector for a set of updates (Algorithm 1, lines 1-4), if any."""
     if not table.can_score(member):
         return None
-    trainers, others = scored_clients(inputs, clients, member)
+    trainers, others = validation.scored_clients(inputs, clients, member)
     return ScoreVector(
         round=inputs.round,
         member=member,
@@ -213,7 +206,7 @@ def counted_vectors(record: RoundRecord, evidence: Evidence) -> list[ScoreVector
     """Return the vectors that a record counts, ascending by member, as far as one holds them."""
     vectors = []
     for signed in record.scores:
-        vector = parse_vector(evidence.vectors.get(signed.scores.digest, b""))
+        vector = validation.parse_vector(evidence.vectors.get(signed.scores.digest, b""))
         if vector is not None:
             vectors.append(vector)
     return vectors

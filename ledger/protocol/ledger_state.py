@@ -174,8 +174,7 @@ class EquivocationReport:
         statement = self.first.statement
         if isinstance(statement, Scores):
             return StatementKind.SCORES
-        requested = statement.kind is VoteKind.REQUEST
-        return StatementKind.REQUEST if requested else StatementKind.REPLY
+        return StatementKind.REQUEST if statement.kind is VoteKind.REQUEST else StatementKind.REPLY
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 
 from ledger.protocol import encoding
-from ledger.protocol.encoding import RegisteredClient
 from ledger.protocol.errors import ProtocolRefusal, RefusalCode
 from ledger.protocol.inputs import drawn_committee, primary_seat, window_end
 from ledger.protocol.judgement import sets_of
@@ -274,7 +273,7 @@ def _require_vote(
 
 def _require_signed(
     state: LedgerState,
-    client: RegisteredClient,
+    client: encoding.RegisteredClient,
     message: Message,
     signature: bytes,
     code: RefusalCode,

@@ -28,13 +28,14 @@ from enum import Enum
 from io import BufferedReader
 from itertools import islice
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from ledger.io.home import DISK, Disk, open_file, read_file
 from ledger.protocol import types
+from ledger.protocol.canonical import MAX_DOCUMENT_BYTES
 from ledger.protocol.encoding import sha256
-from ledger.protocol.errors import BlobError, BlobMissingError, BlobUnreachableError
+from ledger.protocol.errors import BlobError, BlobMissingError, BlobUnreachableError, EncodingError
 from ledger.protocol.payloads import Payload
 from ledger.protocol.types import Digest
 
@@ -47,6 +48,7 @@ MAX_READS = 8  # of an object that was not accepted and has changed since
 MAX_UNREADABLE = 16  # objects, before the store itself is taken to be at fault
 MAX_BLOB_BYTES = 1 << 30  # the largest blob ever read: a model of 2**28 float32 parameters
 
+T = TypeVar("T")
 _NAME = re.compile(types.BARE)
 _log = logging.getLogger(__name__)
 
@@ -347,6 +349,14 @@ class BlobReader(Protocol):
 
     def has(self, digest: Digest) -> bool:
         """Return whether there is something under this digest, without reading it."""
+
+
+def read_as(decode: Callable[[bytes], T], digest: Digest, blobs: BlobReader) -> T | None:
+    """Return the document in a blob; None if it is missing, damaged or malformed."""
+    try:
+        return decode(blobs.get(digest, MAX_DOCUMENT_BYTES))
+    except (BlobError, EncodingError):
+        return None
 
 
 class BlobStore(BlobReader, Protocol):

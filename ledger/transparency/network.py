@@ -36,6 +36,7 @@ from ledger.io.home import DISK, Disk, read_file
 from ledger.io.http import HttpFailureError, HttpResponse, HttpServer
 from ledger.protocol.encoding import sha256, to_hex
 from ledger.protocol.types import Digest
+from ledger.transparency import tree
 from ledger.transparency.notes import (
     MAX_NOTE_BYTES,
     Checkpoint,
@@ -58,15 +59,6 @@ from ledger.transparency.policy import (
     PolicyKey,
     WitnessPolicy,
     weigh,
-)
-from ledger.transparency.tree import (
-    CHECKPOINT,
-    MAX_FILE_BYTES,
-    bundles_of,
-    consistency_proof,
-    leaf_hash,
-    root_of,
-    tiles_of,
 )
 from ledger.transparency.witness import AddCheckpoint, WitnessReply, answer, origin_hash, origin_in
 
@@ -101,12 +93,12 @@ def ask_all(requests: Sequence[Callable[[], T]]) -> list[T]:
 def checkpoint_at(place: str) -> bytes:
     """Return the checkpoint of a log, from its URL, its folder or a file with the note alone."""
     if _is_url(place):
-        return file_at(place, CHECKPOINT, MAX_NOTE_BYTES)
+        return file_at(place, tree.CHECKPOINT, MAX_NOTE_BYTES)
     path = Path(place)
-    return read_bounded(path / CHECKPOINT if path.is_dir() else path, MAX_NOTE_BYTES)
+    return read_bounded(path / tree.CHECKPOINT if path.is_dir() else path, MAX_NOTE_BYTES)
 
 
-def file_at(place: str, path: str, limit: int = MAX_FILE_BYTES) -> bytes:
+def file_at(place: str, path: str, limit: int = tree.MAX_FILE_BYTES) -> bytes:
     """Return a file of a log, by its path below the log's URL or folder."""
     if not _is_url(place):
         return read_bounded(Path(place) / path, limit)
@@ -244,7 +236,7 @@ def _newest(keys: Sequence[VerifierKey], witness: PolicyKey, origin: str) -> _An
     """Return the newest checkpoint of a log that a witness has cosigned; None if it has none."""
 
     def read() -> bytes | None:
-        path = f"/{origin_hash(origin)}/{CHECKPOINT}"
+        path = f"/{origin_hash(origin)}/{tree.CHECKPOINT}"
         url = witness.url or ""
         response = _answered(url, lambda server: server.get(path, MAX_NOTE_BYTES))
         if response.status == HTTPStatus.NOT_FOUND:
@@ -312,21 +304,20 @@ def publish(
     No other process writes in the folder. A key that has signed before needs a checkpoint in the
     folder, or a quorum of witnesses that answer which checkpoint they have seen.
     """
-    leaves = [leaf_hash(entry) for entry in entries]
+    leaves = [tree.leaf_hash(entry) for entry in entries]
     witnesses = () if policy is None else policy.witnesses.values()
     asked = [witness for witness in witnesses if witness.url is not None]
     own = _signed_before(folder, key.verifier)
-    verifier = [key.verifier]
-    answers = ask_all([partial(_newest, verifier, witness, key.name) for witness in asked])
+    answers = ask_all([partial(_newest, [key.verifier], witness, key.name) for witness in asked])
     seen = {witness.name: answer for witness, answer in zip(asked, answers, strict=True)}
     for before in (own, *answers):
         if isinstance(before, SignedCheckpoint):
             _require_continued(before.checkpoint, leaves)
     if own is None and policy is not None and not is_first:
         _require_quorum(policy, seen, folder)
-    for path, data in (*tiles_of(leaves), *bundles_of(entries)):
+    for path, data in (*tree.tiles_of(leaves), *tree.bundles_of(entries)):
         _write(disk, folder / path, data)
-    checkpoint = Checkpoint(key.name, len(leaves), root_of(leaves))
+    checkpoint = Checkpoint(key.name, len(leaves), tree.root_of(leaves))
     signed = sign_checkpoint(checkpoint, key)
     _write(disk, folder / SIGNED, signed.note.encoded())
     results = ask_all([partial(_cosigned, each, signed, leaves, seen[each.name]) for each in asked])
@@ -337,7 +328,7 @@ def publish(
     is_published = policy is None or policy.is_met(cosigned)
     if is_published:
         note = _in_place(folder, signed).with_signatures(each.line for each in cosignatures)
-        _write(disk, folder / CHECKPOINT, note.encoded())
+        _write(disk, folder / tree.CHECKPOINT, note.encoded())
     return Publication(checkpoint, cosigned, tuple(failures), is_published)
 
 
@@ -350,7 +341,9 @@ def _cosigned(
     known_size = seen.checkpoint.size if isinstance(seen, SignedCheckpoint) else 0
     try:
         try:
-            return cosigned_by(witness, signed, known_size, consistency_proof(known_size, leaves))
+            return cosigned_by(
+                witness, signed, known_size, tree.consistency_proof(known_size, leaves)
+            )
         except OtherSizeError as other:
             if other.size > len(leaves):
                 return WitnessError(
@@ -358,7 +351,9 @@ def _cosigned(
                     f"{signed.checkpoint.origin}, and there are {len(leaves)} here: this chain was "
                     f"rolled back, or is another"
                 )
-            return cosigned_by(witness, signed, other.size, consistency_proof(other.size, leaves))
+            return cosigned_by(
+                witness, signed, other.size, tree.consistency_proof(other.size, leaves)
+            )
     except WitnessError as error:
         return error
 
@@ -379,7 +374,7 @@ def _require_quorum(policy: WitnessPolicy, seen: Mapping[str, _Answer], folder: 
 def _in_place(folder: Path, signed: SignedCheckpoint) -> SignedNote:
     """Return a checkpoint with the cosignatures that it has in its place: none of them is lost."""
     try:
-        note = parse_note(read_file(folder / CHECKPOINT, MAX_NOTE_BYTES))
+        note = parse_note(read_file(folder / tree.CHECKPOINT, MAX_NOTE_BYTES))
     except (FileNotFoundError, NoteError):
         return signed.note
     return note if note.text == signed.note.text else signed.note
@@ -387,7 +382,7 @@ def _in_place(folder: Path, signed: SignedCheckpoint) -> SignedNote:
 
 def _signed_before(folder: Path, key: VerifierKey) -> SignedCheckpoint | None:
     """Return the newest checkpoint that the key has signed in a folder; None if there is none."""
-    for path in (folder / SIGNED, folder / CHECKPOINT):
+    for path in (folder / SIGNED, folder / tree.CHECKPOINT):
         try:
             return open_checkpoint(read_file(path, MAX_NOTE_BYTES), [key])
         except FileNotFoundError:
@@ -404,7 +399,7 @@ def _require_continued(before: Checkpoint, leaves: Sequence[Digest]) -> None:
             f"this log's key has signed {before.size} entries, and the chain has {len(leaves)} "
             f"ended rounds: it was rolled back, or is another"
         )
-    root = root_of(leaves[: before.size])
+    root = tree.root_of(leaves[: before.size])
     if root != before.root:
         raise LogConflictError(
             f"this log's key has signed {before.size} entries with the root "
@@ -455,7 +450,7 @@ class WitnessFolder:
         if name not in {origin_hash(log.name) for log in self.logs}:
             return None
         try:
-            return read_file(self.folder / name / CHECKPOINT, MAX_NOTE_BYTES)
+            return read_file(self.folder / name / tree.CHECKPOINT, MAX_NOTE_BYTES)
         except FileNotFoundError:
             return None
 
@@ -469,4 +464,4 @@ class WitnessFolder:
             raise WitnessError(f"{self._path(origin)}: {error}; nothing is cosigned") from error
 
     def _path(self, origin: str) -> Path:
-        return self.folder / origin_hash(origin) / CHECKPOINT
+        return self.folder / origin_hash(origin) / tree.CHECKPOINT

@@ -72,8 +72,7 @@ class VerifierKey:
     @property
     def key_id(self) -> bytes:
         """The first four bytes of the hash of name, use and key."""
-        encoded = self.name.encode() + b"\n" + bytes([self.use]) + self.public_key
-        return sha256(encoded)[:4]
+        return sha256(self.name.encode() + b"\n" + bytes([self.use]) + self.public_key)[:4]
 
     def __str__(self) -> str:
         """The key as a vkey, `name+id+key`."""
@@ -218,8 +217,7 @@ class SignedNote:
 
     def by(self, keys: Sequence[VerifierKey]) -> list[tuple[VerifierKey, NoteSignature]]:
         """Return the lines that name one of some keys, each once; they are not verified."""
-        lines = dict.fromkeys(self.signatures)
-        named = [(line, (line.name, line.key_id)) for line in lines]
+        named = [(line, (line.name, line.key_id)) for line in dict.fromkeys(self.signatures)]
         return [(k, line) for line, name in named for k in keys if (k.name, k.key_id) == name]
 
 
@@ -316,8 +314,7 @@ class SignedCheckpoint:
 
 def sign_checkpoint(checkpoint: Checkpoint, key: SigningKey) -> SignedCheckpoint:
     """Return a checkpoint with its log's signature alone."""
-    signature = key.sign(checkpoint.text.encode())
-    line = NoteSignature(key.name, key.verifier.key_id, signature)
+    line = NoteSignature(key.name, key.verifier.key_id, key.sign(checkpoint.text.encode()))
     return SignedCheckpoint(checkpoint, SignedNote(checkpoint.text, (line,)), (line,))
 
 

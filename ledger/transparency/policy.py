@@ -9,30 +9,7 @@ from dataclasses import dataclass
 
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import Digest
-from ledger.transparency.notes import (
-    MAX_NOTE_BYTES,
-    Checkpoint,
-    Cosignature,
-    KeyUse,
-    NoteError,
-    ProofError,
-    SignedCheckpoint,
-    VerifierKey,
-    decode_base64,
-    decode_hashes,
-    encode_hashes,
-    open_checkpoint,
-    parse_vkey,
-    quoted,
-)
-from ledger.transparency.tree import (
-    HeadEntry,
-    inclusion_proof,
-    leaf_hash,
-    parse_entry,
-    run_suffix,
-    verify_inclusion,
-)
+from ledger.transparency import notes, tree
 
 MAX_POLICY_BYTES = 100_000
 MAX_LINES_OF_A_KIND = 256
@@ -50,7 +27,7 @@ class PolicyKey:
     """A log or a witness."""
 
     name: str  # of a witness, in this policy alone; of a log, its origin
-    key: VerifierKey
+    key: notes.VerifierKey
     url: str | None = None
 
 
@@ -88,7 +65,7 @@ def parse_policy(data: bytes) -> WitnessPolicy:
         if words and not words[0].startswith("#"):
             try:
                 parser.take(words)
-            except (NoteError, ConfigurationError) as error:
+            except (notes.NoteError, ConfigurationError) as error:
                 raise ConfigurationError(f"policy line {number}: {error}") from None
     return parser.policy()
 
@@ -106,11 +83,11 @@ class _Parser:
     def take(self, words: Sequence[str]) -> None:
         match words:
             case ["log", vkey, *url] if len(url) <= 1:
-                key = parse_vkey(vkey, KeyUse.NOTE)
+                key = notes.parse_vkey(vkey, notes.KeyUse.NOTE)
                 self._logs.append(_fresh(PolicyKey(key.name, key, *url), self._logs))
             case ["witness", name, vkey, *url] if len(url) <= 1:
                 self._require_new(name)
-                new = PolicyKey(name, parse_vkey(vkey, KeyUse.COSIGNATURE), *url)
+                new = PolicyKey(name, notes.parse_vkey(vkey, notes.KeyUse.COSIGNATURE), *url)
                 self._witnesses[name] = _fresh(new, self._witnesses.values())
             case ["group", name, count, *members] if members:
                 self._take_group(name, count, members)
@@ -124,7 +101,9 @@ class _Parser:
                 raise ConfigurationError(_FORMS[kind])
             case _:
                 kinds = ", ".join(_FORMS)
-                raise ConfigurationError(f"begins with {quoted(words[0])}, must be one of {kinds}")
+                raise ConfigurationError(
+                    f"begins with {notes.quoted(words[0])}, must be one of {kinds}"
+                )
 
     def policy(self) -> WitnessPolicy:
         if self._quorum is None:
@@ -136,31 +115,31 @@ class _Parser:
         for member in members:
             self._require_known(member)
             if member in self._grouped:
-                raise ConfigurationError(f"{quoted(member)} is a member of a group already")
+                raise ConfigurationError(f"{notes.quoted(member)} is a member of a group already")
             self._grouped.add(member)
         threshold = {"all": len(members), "any": 1}.get(count, 0)
         if re.fullmatch("[1-9][0-9]{0,3}", count):
             threshold = int(count)
         if not 1 <= threshold <= len(members):
             raise ConfigurationError(
-                f"the threshold {quoted(count)} must be all, any, or 1 to {len(members)}"
+                f"the threshold {notes.quoted(count)} must be all, any, or 1 to {len(members)}"
             )
         self._groups[name] = threshold, tuple(members)
         _require_few(self._groups, "groups")
 
     def _require_new(self, name: str) -> None:
         if name == NONE or name in self._witnesses or name in self._groups:
-            raise ConfigurationError(f"the name {quoted(name)} is taken")
+            raise ConfigurationError(f"the name {notes.quoted(name)} is taken")
 
     def _require_known(self, name: str) -> None:
         if name not in self._witnesses and name not in self._groups:
-            raise ConfigurationError(f"no line before defines {quoted(name)}")
+            raise ConfigurationError(f"no line before defines {notes.quoted(name)}")
 
 
 def _fresh(new: PolicyKey, others: Collection[PolicyKey]) -> PolicyKey:
     """Return a log or witness, if its public key is not another's."""
     if any(other.key.public_key == new.key.public_key for other in others):
-        raise ConfigurationError(f"the public key of {quoted(new.name)} is in a line before")
+        raise ConfigurationError(f"the public key of {notes.quoted(new.name)} is in a line before")
     _require_few(others, "logs or witnesses")
     return new
 
@@ -178,7 +157,7 @@ DEFAULT_MAX_AGE_SECONDS = 86_400
 class WitnessedCheckpoint:
     """A checkpoint that a quorum has cosigned recently enough."""
 
-    checkpoint: Checkpoint
+    checkpoint: notes.Checkpoint
     witnesses: tuple[str, ...]
     time: int  # seconds since 1970, as of which a quorum has seen nothing newer
 
@@ -187,14 +166,14 @@ class WitnessedCheckpoint:
 class CheckpointEvidence:
     """All that logs and witnesses have signed of a run."""
 
-    checkpoints: tuple[Checkpoint, ...]  # each tree once, the largest first
+    checkpoints: tuple[notes.Checkpoint, ...]  # each tree once, the largest first
     witnessed: WitnessedCheckpoint | None  # the largest one with a quorum; None if there is none
     failures: tuple[str, ...] = ()  # a sentence for each missing or uncounted answer
     withheld: tuple[str, ...] = ()
 
-    def conflict(self) -> tuple[Checkpoint, Checkpoint] | None:
+    def conflict(self) -> tuple[notes.Checkpoint, notes.Checkpoint] | None:
         """Return two trees of one size that one log has signed; None if there are none."""
-        trees: dict[tuple[str, int], Checkpoint] = {}
+        trees: dict[tuple[str, int], notes.Checkpoint] = {}
         for checkpoint in self.checkpoints:
             other = trees.setdefault((checkpoint.origin, checkpoint.size), checkpoint)
             if other.root != checkpoint.root:
@@ -203,16 +182,19 @@ class CheckpointEvidence:
 
 
 def weigh(
-    policy: WitnessPolicy, signed: Iterable[SignedCheckpoint], now: float, max_age_seconds: float
+    policy: WitnessPolicy,
+    signed: Iterable[notes.SignedCheckpoint],
+    now: float,
+    max_age_seconds: float,
 ) -> CheckpointEvidence:
     """Return what signed checkpoints are worth under a policy; `now` is in seconds since 1970."""
-    by_text: dict[str, list[SignedCheckpoint]] = {}
+    by_text: dict[str, list[notes.SignedCheckpoint]] = {}
     for each in signed:
         by_text.setdefault(each.note.text, []).append(each)
-    notes = sorted(by_text.values(), key=lambda group: -group[0].checkpoint.size)
-    checkpoints = tuple(dict.fromkeys(group[0].checkpoint for group in notes))
+    groups = sorted(by_text.values(), key=lambda group: -group[0].checkpoint.size)
+    checkpoints = tuple(dict.fromkeys(group[0].checkpoint for group in groups))
     failures: list[str] = []
-    for group in notes:
+    for group in groups:
         counted, doubts = _counted(policy, group, now, max_age_seconds)
         failures += doubts
         if policy.is_met(counted):
@@ -228,17 +210,20 @@ def weigh(
 
 
 def _counted(
-    policy: WitnessPolicy, group: Sequence[SignedCheckpoint], now: float, max_age_seconds: float
+    policy: WitnessPolicy,
+    group: Sequence[notes.SignedCheckpoint],
+    now: float,
+    max_age_seconds: float,
 ) -> tuple[dict[str, int], list[str]]:
     """Return the times of the cosignatures that count, by witness, and why others do not."""
     newest: dict[str, int] = {}
     doubts: list[str] = []
     for witness in policy.witnesses.values():
-        cosignatures: list[Cosignature] = []
+        cosignatures: list[notes.Cosignature] = []
         for signed in group:
             try:
                 cosignatures += signed.cosignatures([witness.key])
-            except NoteError as error:
+            except notes.NoteError as error:
                 doubts.append(str(error))
         current = [each.time for each in cosignatures if each.time <= now + SKEW_SECONDS]
         if len(current) < len(cosignatures):
@@ -261,7 +246,7 @@ def _quorum_time(policy: WitnessPolicy, times: dict[str, int]) -> int:
     return 0
 
 
-MAX_PROOF_BYTES = MAX_NOTE_BYTES + 200_000
+MAX_PROOF_BYTES = notes.MAX_NOTE_BYTES + 200_000
 _FORM = re.compile(
     "c2sp\\.org/tlog-proof@v1\nextra ([^\n]+)\nindex (0|[1-9][0-9]{0,18})\n((?:[^\n]+\n)*)\n"
 )
@@ -279,38 +264,42 @@ class LoggedHead:
     def encoded(self) -> bytes:
         extra = base64.b64encode(self.entry).decode()
         head = ["c2sp.org/tlog-proof@v1", f"extra {extra}", f"index {self.index}"]
-        return "\n".join([*head, *encode_hashes(self.path), "", ""]).encode() + self.note
+        return "\n".join([*head, *notes.encode_hashes(self.path), "", ""]).encode() + self.note
 
 
 def prove(entries: Sequence[bytes], index: int, note: bytes) -> LoggedHead:
     """Return the proof of an entry."""
-    path = inclusion_proof(index, [leaf_hash(entry) for entry in entries])
+    path = tree.inclusion_proof(index, [tree.leaf_hash(entry) for entry in entries])
     return LoggedHead(entries[index], index, path, note)
 
 
 def parse_proof(data: bytes) -> LoggedHead:
     """Return the proof in a file; nothing of it is verified."""
     if len(data) > MAX_PROOF_BYTES:
-        raise NoteError(f"a proof has at most {MAX_PROOF_BYTES} bytes")
+        raise notes.NoteError(f"a proof has at most {MAX_PROOF_BYTES} bytes")
     match = _FORM.match(data.decode("utf-8", "surrogateescape"))
     if match is None:
-        raise NoteError("the file is no proof of a logged head (c2sp.org/tlog-proof@v1)")
-    entry = decode_base64(match[1])
-    path = decode_hashes(match[3].split("\n")[:-1])
+        raise notes.NoteError("the file is no proof of a logged head (c2sp.org/tlog-proof@v1)")
+    entry = notes.decode_base64(match[1])
+    path = notes.decode_hashes(match[3].split("\n")[:-1])
     if not entry or path is None:
-        raise NoteError("the proof has a line that is not base64, or not of 32 bytes")
+        raise notes.NoteError("the proof has a line that is not base64, or not of 32 bytes")
     return LoggedHead(entry, int(match[2]), path, data[len(match[0]) :])
 
 
-def verified_head(proof: LoggedHead, policy: WitnessPolicy) -> tuple[HeadEntry, tuple[str, ...]]:
+def verified_head(
+    proof: LoggedHead, policy: WitnessPolicy
+) -> tuple[tree.HeadEntry, tuple[str, ...]]:
     """Return the head that a proof proves, and the witnesses for its log, quorum or not."""
-    signed = open_checkpoint(proof.note, [log.key for log in policy.logs])
+    signed = notes.open_checkpoint(proof.note, [log.key for log in policy.logs])
     size, origin = signed.checkpoint.size, signed.checkpoint.origin
-    verify_inclusion(proof.index, size, leaf_hash(proof.entry), proof.path, signed.checkpoint.root)
-    entry = parse_entry(proof.entry)
-    suffix = run_suffix(entry.domain.chain_id, entry.domain.contract)
+    tree.verify_inclusion(
+        proof.index, size, tree.leaf_hash(proof.entry), proof.path, signed.checkpoint.root
+    )
+    entry = tree.parse_entry(proof.entry)
+    suffix = tree.run_suffix(entry.domain.chain_id, entry.domain.contract)
     if not origin.endswith(suffix) or entry.round != proof.index + 1:
-        raise ProofError(
+        raise notes.ProofError(
             f"the head of round {entry.round} is entry {proof.index} of {origin}: it is of another "
             f"run, or in another place, than a log of heads has it"
         )

@@ -12,27 +12,12 @@ from http import HTTPStatus
 
 from ledger.protocol.encoding import sha256
 from ledger.protocol.types import Digest
-from ledger.transparency.notes import (
-    MAX_NOTE_BYTES,
-    MAX_PROOF,
-    MAX_SIZE,
-    Checkpoint,
-    NoteError,
-    ProofError,
-    SigningKey,
-    VerifierKey,
-    cosign,
-    decode_hashes,
-    encode_hashes,
-    open_checkpoint,
-    parse_checkpoint,
-    parse_note,
-)
+from ledger.transparency import notes
 from ledger.transparency.tree import EMPTY_ROOT, verify_consistency
 
 SIZE_TYPE = "text/x.tlog.size"
 TEXT_TYPE = "text/plain; charset=utf-8"
-MAX_REQUEST_BYTES = MAX_NOTE_BYTES + 8_192
+MAX_REQUEST_BYTES = notes.MAX_NOTE_BYTES + 8_192
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +29,7 @@ class AddCheckpoint:
     note: bytes
 
     def encoded(self) -> bytes:
-        lines = [f"old {self.old_size}", *encode_hashes(self.proof), "", ""]
+        lines = [f"old {self.old_size}", *notes.encode_hashes(self.proof), "", ""]
         return "\n".join(lines).encode() + self.note
 
 
@@ -63,28 +48,32 @@ class WitnessReply:
 def parse_request(body: bytes) -> AddCheckpoint:
     """Return the request in a body."""
     if len(body) > MAX_REQUEST_BYTES:
-        raise NoteError(f"a request has at most {MAX_REQUEST_BYTES} bytes")
+        raise notes.NoteError(f"a request has at most {MAX_REQUEST_BYTES} bytes")
     head, separator, note = body.partition(b"\n\n")
     first, *lines = head.decode("utf-8", "replace").split("\n")
     old = re.fullmatch("old (0|[1-9][0-9]{0,18})", first)
-    if not separator or old is None or int(old[1]) > MAX_SIZE:
-        raise NoteError("a request begins with the line: old <size>; an empty line ends its proof")
-    proof = decode_hashes(lines)
+    if not separator or old is None or int(old[1]) > notes.MAX_SIZE:
+        raise notes.NoteError(
+            "a request begins with the line: old <size>; an empty line ends its proof"
+        )
+    proof = notes.decode_hashes(lines)
     if proof is None:
-        raise NoteError(f"a proof has at most {MAX_PROOF} lines, each of 32 bytes of base64")
+        raise notes.NoteError(
+            f"a proof has at most {notes.MAX_PROOF} lines, each of 32 bytes of base64"
+        )
     return AddCheckpoint(int(old[1]), proof, note)
 
 
 def origin_in(request: AddCheckpoint) -> str:
     """Return the log that a request names, of which nothing is verified yet."""
-    return parse_checkpoint(parse_note(request.note).text).origin
+    return notes.parse_checkpoint(notes.parse_note(request.note).text).origin
 
 
 def answer(
     request: AddCheckpoint,
-    logs: Sequence[VerifierKey],
-    key: SigningKey,
-    newest: Checkpoint | None,
+    logs: Sequence[notes.VerifierKey],
+    key: notes.SigningKey,
+    newest: notes.Checkpoint | None,
     now: int,
 ) -> WitnessReply:
     """Return the answer to a request, given the log's checkpoint that was cosigned last."""
@@ -92,13 +81,13 @@ def answer(
     if not any(log.name == origin for log in logs):
         return WitnessReply(HTTPStatus.NOT_FOUND, b"this log is not witnessed here\n")
     try:
-        signed = open_checkpoint(request.note, logs)
-    except NoteError as error:
+        signed = notes.open_checkpoint(request.note, logs)
+    except notes.NoteError as error:
         return WitnessReply(HTTPStatus.FORBIDDEN, f"{error}\n".encode())
     refusal = _refusal(request, signed.checkpoint, newest)
     if refusal is not None:
         return refusal
-    line = cosign(signed.note.text, key, now)
+    line = notes.cosign(signed.note.text, key, now)
     cosigned = signed.alone().with_signatures([line]).encoded()
     return WitnessReply(HTTPStatus.OK, str(line).encode(), origin=origin, cosigned=cosigned)
 
@@ -109,7 +98,7 @@ def origin_hash(origin: str) -> str:
 
 
 def _refusal(
-    request: AddCheckpoint, new: Checkpoint, before: Checkpoint | None
+    request: AddCheckpoint, new: notes.Checkpoint, before: notes.Checkpoint | None
 ) -> WitnessReply | None:
     """Return why a checkpoint with its log's signature is not cosigned; None if it is."""
     size, root = (0, EMPTY_ROOT) if before is None else (before.size, before.root)
@@ -123,7 +112,7 @@ def _refusal(
         return WitnessReply(HTTPStatus.CONFLICT, body, SIZE_TYPE, new.origin, None, evidence)
     try:
         verify_consistency(size, root, new.size, new.root, request.proof)
-    except ProofError as error:
+    except notes.ProofError as error:
         body = f"{error}\n".encode()
         status = HTTPStatus.UNPROCESSABLE_ENTITY
         return WitnessReply(status, body, TEXT_TYPE, new.origin, None, evidence)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
+from functools import partial
 
 from ledger.audit.evidence import RunStart
 from ledger.audit.report import (
@@ -148,54 +149,48 @@ CHAIN_UNREADABLE = Fact("chain unreadable", "the chain can be read", "it cannot:
 CHAIN_FILE_DAMAGED = Fact(
     "chain file", "the chain file is what the EVM made of it", "it is not: {true}"
 )
-ROLLED_BACK = Fact(
+_kept = partial(Fact, is_recorded=False)  # what the auditor has kept from before
+
+ROLLED_BACK = _kept(
     "rolled back",
     "this home has acknowledged block {subject}, {recorded}",
     "the chain does not have it, {true}: it was rolled back, by a backup or by damage",
-    is_recorded=False,
 )
-KEPT_HEAD_ABSENT = Fact(
+KEPT_HEAD_ABSENT = _kept(
     "kept head",
     "the head {recorded} was kept as one of this run",
     "none of its heads up to block {subject} is that one: it does not reach it, as an older copy "
     "of the run does not, or it is another run",
-    is_recorded=False,
 )
-SIGNED_ROUNDS_ABSENT = Fact(
+SIGNED_ROUNDS_ABSENT = _kept(
     "signed rounds",
     "{subject} has signed {recorded} rounds of this run",
     "{true} have ended here: this is an older copy of the run, or another run",
-    is_recorded=False,
 )
-SIGNED_TREE_DIFFERS = Fact(
+SIGNED_TREE_DIFFERS = _kept(
     "signed tree",
     "{subject} has signed rounds whose heads have the root {recorded}",
     "as many rounds have the root {true} here: this is another history of the run",
-    is_recorded=False,
 )
-SIGNED_TREES_CONFLICT = Fact(
+SIGNED_TREES_CONFLICT = _kept(
     "two trees",
     "{subject} has signed the root {recorded}",
     "it has signed {true} for as many rounds, too: it tells two histories",
-    is_recorded=False,
 )
-ANCHORED_HEAD_DIFFERS = Fact(
+ANCHORED_HEAD_DIFFERS = _kept(
     "anchored head",
     "the anchor {subject} holds the head {recorded}",
     "the run's head is {true}: this is another history or an older copy, or the anchor is false",
-    is_recorded=False,
 )
-EARLIER_BLOCK_DIFFERS = Fact(
+EARLIER_BLOCK_DIFFERS = _kept(
     "earlier block",
     "the earlier audit ended with block {subject}, {recorded}",
     "that block is {true} here: another branch, or another chain",
-    is_recorded=False,
 )
-EARLIER_HEAD_DIFFERS = Fact(
+EARLIER_HEAD_DIFFERS = _kept(
     "earlier head",
     "the earlier audit ended with block {subject} and the head {recorded}",
     "the transactions up to there lead to {true}",
-    is_recorded=False,
 )
 STATE_UNREADABLE = Fact(
     "state unreadable", "the contract says where it stands", "it does not: {true}"

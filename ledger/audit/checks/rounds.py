@@ -324,8 +324,7 @@ def check_ranking(evidence: RoundEvidence) -> Iterator[StepResult]:
         return
     yield from evidence.contradictions(RANKING_VIOLATIONS)
     ranked = set(map(word_client, event.ranking))
-    trainers = set(evidence.inputs.participants.trainers)
-    odd = ranked ^ trainers.intersection(record.clients)
+    odd = ranked ^ set(evidence.inputs.participants.trainers).intersection(record.clients)
     if odd:
         yield Contradiction(RANKED_DIFFER, event.round, tuple(sorted(odd)))
     if ranked <= record.payloads().keys():

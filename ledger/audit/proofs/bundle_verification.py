@@ -13,6 +13,7 @@ from typing import Any, Never
 
 from eth_utils.address import to_checksum_address
 
+from ledger.audit import report
 from ledger.audit.checks import rounds
 from ledger.audit.engine import AuditLog
 from ledger.audit.evidence import ReplayedRound, RunStart
@@ -32,15 +33,6 @@ from ledger.audit.proofs.verification import (
     verify_basis,
 )
 from ledger.audit.replay import ReadingEndedError, Replay
-from ledger.audit.report import (
-    AuditOutcome,
-    CheckResult,
-    Finding,
-    Reported,
-    StepReport,
-    outcome_of,
-    shown,
-)
 from ledger.audit.round_checker import EvidenceReader, RoundChecker, RoundTask
 from ledger.audit.run_reader import check_beginning
 from ledger.chain.contract.ledger import CommitteeLedger
@@ -54,16 +46,17 @@ from ledger.protocol.rules.distance import Distances
 from ledger.protocol.types import NO_DIGEST, Digest
 from ledger.storage.blobs import MAX_BLOB_BYTES, BlobReader
 
-_SENTENCES: dict[AuditOutcome, str] = {
-    AuditOutcome.PASSED: "PASSED: round {} was checked whole, and is true",
-    AuditOutcome.FAILED: "FAILED: round {} contradicts itself, the truth, or what is trusted",
-    AuditOutcome.INCOMPLETE: "INCOMPLETE: nothing contradicts, but not all of round {} could be "
-    "checked",
+_SENTENCES: dict[report.AuditOutcome, str] = {
+    report.AuditOutcome.PASSED: "PASSED: round {} was checked whole, and is true",
+    report.AuditOutcome.FAILED: "FAILED: round {} contradicts itself, the truth, "
+    "or what is trusted",
+    report.AuditOutcome.INCOMPLETE: "INCOMPLETE: nothing contradicts, but not all of round {} "
+    "could be checked",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class UncheckedField(Reported):
+class UncheckedField(report.Reported):
     """A field of `bundle.json` that may be changed without a contradiction, wholly or in part."""
 
     field: str  # names from the outermost to the innermost, with dots; of lists, each entry's
@@ -76,15 +69,15 @@ class RoundVerification:
 
     round: int
     steps: tuple[VerificationStep, ...]  # whether start and places are those of the trusted run
-    audit: tuple[StepReport, ...]
-    findings: tuple[Finding, ...]
+    audit: tuple[report.StepReport, ...]
+    findings: tuple[report.Finding, ...]
     counts: dict[str, int]
     caveats: tuple[Caveat, ...]  # what is not proven, whatever the steps show
     unchecked: tuple[UncheckedField, ...]
 
     @property
-    def outcome(self) -> AuditOutcome:
-        return outcome_of((*self.steps, *self.audit))
+    def outcome(self) -> report.AuditOutcome:
+        return report.outcome_of((*self.steps, *self.audit))
 
     @property
     def sentence(self) -> str:
@@ -93,7 +86,7 @@ class RoundVerification:
     def as_dict(self) -> dict[str, Any]:
         head = {"round": self.round, "outcome": str(self.outcome), "sentence": self.sentence}
         parts = ("steps", "audit", "findings", "counts", "caveats", "unchecked")
-        return head | {name: shown(getattr(self, name)) for name in parts}
+        return head | {name: report.shown(getattr(self, name)) for name in parts}
 
 
 def verify_bundle(
@@ -211,14 +204,14 @@ def _audited(
 
 def _results(
     bundle: RoundBundle, start: RunStart, replay: Replay, checker: RoundChecker, log: AuditLog
-) -> Iterator[CheckResult]:
+) -> Iterator[report.CheckResult]:
     """Replay the round's transactions; yield the results of every step, and count the blobs."""
     reader, models = EvidenceReader(start), rounds_of_models(bundle)
     reader.ended = bundle.round - 1
     yield from check_beginning(start)
     try:
         for item in replay.observe(bundle.blocks[-1].number):
-            if isinstance(item, CheckResult):
+            if isinstance(item, report.CheckResult):
                 yield item
             for each in reader.read(item) if isinstance(item, ReplayedRound) else ():
                 if isinstance(each, RoundTask):

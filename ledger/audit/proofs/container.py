@@ -20,7 +20,6 @@ from ledger.io.home import open_file, writing_named
 from ledger.protocol import types
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, BlobMissingError, EncodingError
-from ledger.protocol.types import Digest
 from ledger.storage.blobs import MAX_BLOB_BYTES, BlobReader
 
 MANIFEST = "bundle.json"
@@ -39,7 +38,7 @@ class BundleFile:
     def __init__(self, file: IO[bytes]) -> None:
         """Read a bundle once, and hash every blob; the caller keeps the file open."""
         self._file = file
-        self._parts: dict[Digest, tuple[int, int]] = {}  # where it starts, and its size
+        self._parts: dict[types.Digest, tuple[int, int]] = {}  # where it starts, and its size
         size = _size_of(self._exactly(BLOCK), MANIFEST, MAX_MANIFEST_BYTES)
         self.manifest = self._exactly(size)
         self._padding(size)
@@ -49,7 +48,7 @@ class BundleFile:
             if len(self._parts) > MAX_BLOBS:
                 raise EncodingError(f"a bundle has at most {MAX_BLOBS} blobs")
 
-    def get(self, digest: Digest, limit: int = MAX_BLOB_BYTES) -> bytes:
+    def get(self, digest: types.Digest, limit: int = MAX_BLOB_BYTES) -> bytes:
         if digest not in self._parts:
             raise BlobMissingError(f"blob {digest.hex()} is not in the bundle")
         start, size = self._parts[digest]
@@ -61,10 +60,10 @@ class BundleFile:
             raise BlobError(f"blob {digest.hex()} has changed since the bundle was opened")
         return data
 
-    def has(self, digest: Digest) -> bool:
+    def has(self, digest: types.Digest) -> bool:
         return digest in self._parts
 
-    def digests(self) -> Iterator[Digest]:
+    def digests(self) -> Iterator[types.Digest]:
         yield from self._parts
 
     def _read_blob(self, previous: str) -> str | None:
@@ -81,7 +80,7 @@ class BundleFile:
         if name <= previous:
             raise EncodingError(f"{name} comes after {previous}: names ascend, and come once")
         size = _size_of(block, name, MAX_BLOB_BYTES)
-        digest, hashed = Digest(bytes.fromhex(match[1])), hashlib.sha256()
+        digest, hashed = types.Digest(bytes.fromhex(match[1])), hashlib.sha256()
         self._parts[digest] = self._file.tell(), size
         for start in range(0, size, _AT_ONCE):
             hashed.update(self._exactly(min(size - start, _AT_ONCE)))
@@ -110,7 +109,7 @@ def open_bundle(path: Path) -> Iterator[BundleFile]:
 
 
 def write_container(
-    path: Path, manifest: bytes, digests: Iterable[Digest], blobs: BlobReader
+    path: Path, manifest: bytes, digests: Iterable[types.Digest], blobs: BlobReader
 ) -> None:
     """Write a bundle's file, whole or not at all; an existing file is replaced."""
     with writing_named(path) as file:
@@ -119,7 +118,7 @@ def write_container(
 
 
 def container_parts(
-    manifest: bytes, digests: Iterable[Digest], blobs: BlobReader
+    manifest: bytes, digests: Iterable[types.Digest], blobs: BlobReader
 ) -> Iterator[bytes]:
     """Yield a bundle's bytes in their order; one blob at a time is held."""
     if len(manifest) > MAX_MANIFEST_BYTES:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 from itertools import pairwise
-from typing import Any, Generic, Never, TypeVar
+from typing import Any, Generic, TypeVar
 
 from eth_utils.address import to_checksum_address
 
@@ -28,7 +28,7 @@ from ledger.audit.proofs.proof import (
     RoundBundle,
 )
 from ledger.chain.ports import Block, Log, Transaction
-from ledger.io.parsing import parse_json
+from ledger.io.parsing import parse_json, refuse_constant
 from ledger.protocol import types
 from ledger.protocol.canonical import MAX_DOCUMENT_BYTES, require_ascending, require_version
 from ledger.protocol.encoding import INFINITY_BITS, float_from_bits, sha256, to_hex, word_client
@@ -359,13 +359,9 @@ def parse_document(data: bytes, limit: int) -> Any:
     if len(data) > limit:
         raise EncodingError(f"the document has {len(data)} bytes, and at most {limit}")
     try:
-        return parse_json(data, _refuse_constant, unique_keys=True)
+        return parse_json(data, refuse_constant, unique_keys=True)
     except ValueError as error:
         raise EncodingError(f"no JSON document: {error!s:.200}") from error
-
-
-def _refuse_constant(constant: str) -> Never:
-    raise ValueError(f"{constant} is no number")
 
 
 def proof_bytes(proof: ClientProof) -> bytes:

@@ -9,24 +9,12 @@ from typing import Any, NamedTuple
 
 from ledger.audit.report import reason_text
 from ledger.chain.ports import Block, Log, Transaction
-from ledger.protocol import encoding
+from ledger.protocol import encoding, ledger_state
 from ledger.protocol.documents.record import RoundRecord, decode_record
 from ledger.protocol.documents.run import RunDocument, decode_run
-from ledger.protocol.encoding import RegisteredClient, float_from_bits, word_client
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.inputs import Participants, needs_displacement, participants_of
 from ledger.protocol.judgement import sets_of, weights_of
-from ledger.protocol.ledger_state import (
-    BanLink,
-    ClientBanned,
-    DecisionLink,
-    Deployment,
-    EndLink,
-    Link,
-    deployment_of,
-    domain_of,
-    registry_with_bans,
-)
 from ledger.protocol.rules.direction import RIGHT_ANGLE, window_start
 from ledger.protocol.types import (
     NO_DIGEST,
@@ -179,14 +167,14 @@ def _limit(cut_off: CutOff) -> str:
             return f"the first {cut_off.accepted} were accepted, up to distance {edge}"
         case AcceptanceForm.LAST:
             return f"the last {cut_off.accepted} were accepted, from distance {edge} on"
-        case AcceptanceForm.BELOW_TWO if float_from_bits(cut_off.edge_bits) >= RIGHT_ANGLE:
+        case AcceptanceForm.BELOW_TWO if encoding.float_from_bits(cut_off.edge_bits) >= RIGHT_ANGLE:
             return f"no distance is below 2, so the first {cut_off.accepted} were accepted"
         case AcceptanceForm.BELOW_TWO:
             return f"the {cut_off.accepted} at a distance below 2 were accepted"
 
 
 def _number(bits: int) -> str:
-    return f"{float_from_bits(bits):.6g}"
+    return f"{encoding.float_from_bits(bits):.6g}"
 
 
 @dataclass(frozen=True)
@@ -194,7 +182,7 @@ class HeadPath:
     """The links from one head to a later one, oldest first."""
 
     start: Digest  # the first head; the configuration's digest where the path begins with the run
-    links: tuple[Link, ...]
+    links: tuple[ledger_state.Link, ...]
 
     @cached_property
     def heads(self) -> tuple[Digest, ...]:
@@ -207,17 +195,17 @@ class HeadPath:
     def end_of(self, round_number: int) -> int | None:
         """Return the place of the link that ended a round; None if there is none."""
         for place, link in enumerate(self.links):
-            if not isinstance(link, BanLink) and link.round == round_number:
+            if not isinstance(link, ledger_state.BanLink) and link.round == round_number:
                 return place
         return None
 
-    def ended(self, round_number: int) -> EndLink | None:
+    def ended(self, round_number: int) -> ledger_state.EndLink | None:
         place = self.end_of(round_number)
         link = None if place is None else self.links[place]
-        return None if isinstance(link, BanLink) else link
+        return None if isinstance(link, ledger_state.BanLink) else link
 
-    def bans(self) -> tuple[BanLink, ...]:
-        return tuple(link for link in self.links if isinstance(link, BanLink))
+    def bans(self) -> tuple[ledger_state.BanLink, ...]:
+        return tuple(link for link in self.links if isinstance(link, ledger_state.BanLink))
 
 
 MAX_PROOF_BYTES = 64 << 20  # size of a document whose path is a hundred thousand rounds long
@@ -287,7 +275,9 @@ class RoundBasis:
 
     @cached_property
     def domain(self) -> Domain:
-        return domain_of(self.deployment, self.chain_id, self.address, self.deployed_after)
+        return ledger_state.domain_of(
+            self.deployment, self.chain_id, self.address, self.deployed_after
+        )
 
     @cached_property
     def config(self) -> Digest:
@@ -298,13 +288,13 @@ class RoundBasis:
         return _document(self.configuration)
 
     @property
-    def deployment(self) -> Deployment:
+    def deployment(self) -> ledger_state.Deployment:
         return _deployment(self.configuration)
 
     @cached_property
-    def registry(self) -> tuple[RegisteredClient, ...]:
-        bans = (ClientBanned(ban.round, ban.client, NO_DIGEST) for ban in self.bans)
-        return registry_with_bans(self.document.registry, bans)
+    def registry(self) -> tuple[encoding.RegisteredClient, ...]:
+        bans = (ledger_state.ClientBanned(ban.round, ban.client, NO_DIGEST) for ban in self.bans)
+        return ledger_state.registry_with_bans(self.document.registry, bans)
 
     @cached_property
     def participants(self) -> Participants:
@@ -376,7 +366,7 @@ def derive_statement(proof: ClientProof) -> ClientStatement:
     if role is ProvenRole.MEMBER:
         verdict, (scores, refusal) = ClientVerdict.MEMBER, _scores(proof, record)
         return ClientStatement(verdict, *known, dropout=dropout, scores=scores, refusal=refusal)
-    bits = {word_client(word): word >> 32 for word in decision.ranking}
+    bits = {encoding.word_client(word): word >> 32 for word in decision.ranking}
     if client not in bits:
         return ClientStatement(ClientVerdict.DROPPED_OUT, *known, dropout=dropout)
     accepted, form = proof.sets[0], proof.deployment.form
@@ -418,11 +408,11 @@ _document = lru_cache(maxsize=8)(decode_run)
 
 
 @lru_cache(maxsize=8)
-def _deployment(configuration: bytes) -> Deployment:
+def _deployment(configuration: bytes) -> ledger_state.Deployment:
     document = _document(configuration)
     config = encoding.sha256(configuration)
     parameters, model = document.parameters, document.initial_model
-    return deployment_of(parameters, config, document.registry, model)[0]
+    return ledger_state.deployment_of(parameters, config, document.registry, model)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -462,15 +452,15 @@ class RoundBundle(RoundBasis):
         assert end is not None, "a bundle is of a round that has ended"
         return end + 1
 
-    def needed(self) -> tuple[DecisionLink, ...]:
+    def needed(self) -> tuple[ledger_state.DecisionLink, ...]:
         """Return the decisions whose models the round's rules need, newest first."""
         links = (self.decided_before(number) for number in rounds_of_models(self))
         return tuple(dict.fromkeys(link for link in links if link is not None))
 
-    def decided_before(self, round_number: int) -> DecisionLink | None:
+    def decided_before(self, round_number: int) -> ledger_state.DecisionLink | None:
         """Return the newest decision before a round; None if the path has none."""
         links = reversed(self.path_to_end.links)
-        decided = (link for link in links if isinstance(link, DecisionLink))
+        decided = (link for link in links if isinstance(link, ledger_state.DecisionLink))
         return next((link for link in decided if link.round < round_number), None)
 
 

@@ -235,8 +235,7 @@ def _with_record(proof: ClientProof, event: RoundDecided, blobs: BlobReader) -> 
     ranked = [word_client(word) for word in event.ranking]
     if proof.client in ranked and payloads.keys() >= set(ranked):
         leaves = update_leaves(event.ranking, event.accepted, payloads)
-        leaf = leaves[ranked.index(proof.client)]
-        siblings = merkle_proof(UPDATE_LEAF, leaves, leaf)
+        siblings = merkle_proof(UPDATE_LEAF, leaves, leaves[ranked.index(proof.client)])
         return replace(proof, payload=payloads[proof.client], siblings=siblings)
     if proof.client not in proof.participants.active:
         return proof
@@ -279,8 +278,7 @@ def make_bundle(
     if len(logs) != len(places):
         raise ChainError("the chain does not hold the events of a round that it has answered with")
     numbers = dict.fromkeys(log.block_number for log in logs)
-    hashes = dict.fromkeys(log.transaction_hash for log in logs)
-    transactions = map(chain.transaction, hashes)
+    transactions = map(chain.transaction, dict.fromkeys(log.transaction_hash for log in logs))
     return RoundBundle(
         **basis.parts(),
         opened_block=opened,

@@ -256,8 +256,7 @@ def _by_contract(basis: RoundBasis, facts: TrustedContract) -> Iterator[Verifica
     yield compare(StepName.DEPLOYMENT, *pair)
     place, end = basis.path.end_of(basis.round), facts.round.head
     reached = None if place is None else to_hex(basis.path.heads[place + 1])
-    expected = None if end is None else to_hex(end)
-    yield compare(StepName.HEAD, expected, reached, is_final=is_final)
+    yield compare(StepName.HEAD, None if end is None else to_hex(end), reached, is_final=is_final)
     opening = facts.round.opening
     seed = None if opening is None else to_hex(opening.seed)
     yield compare(StepName.SEED, seed, to_hex(basis.seed), is_final=is_final)

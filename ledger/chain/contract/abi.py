@@ -41,8 +41,7 @@ class _Row:
 
     bounds: tuple[int | None, ...]
     """Exclusive upper bound of each word's unsigned integer; 2 for a bool, None for 32 bytes."""
-    is_leaf: bool = False
-    """Whether it is a single value, and not a tuple of one."""
+    is_leaf: bool = False  # whether it is a single value, and not a tuple of one
 
     def words(self, value: Any) -> list[bytes]:
         if self.is_leaf:

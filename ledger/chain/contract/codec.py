@@ -308,8 +308,7 @@ def _wrong_decision(event: ledger_state.RoundDecided, fixed: Deployment) -> str 
         return "with a distance that is not finite"
     if len(event.next_committee) != fixed.members:
         return f"with a next committee of {len(event.next_committee)}, not {fixed.members}"
-    ranked = [word_client(word) for word in event.ranking]
-    wrong = _wrong_clients(ranked, fixed, fixed.trainers)
+    wrong = _wrong_clients([word_client(word) for word in event.ranking], fixed, fixed.trainers)
     return wrong or _wrong_clients(set(event.primaries), fixed, fixed.members)
 
 

@@ -213,8 +213,7 @@ def deploy(
     else:
         # Before anything is paid, and before the intent, which would bind the run to this chain.
         chain.require_suitable(needs_block_hash=deployment.beacon is Beacon.BLOCK)
-        creation = creation_data(deployment)
-        receipt = create_once(chain, creation, DEPLOYMENT_GAS, paths, disk)
+        receipt = create_once(chain, creation_data(deployment), DEPLOYMENT_GAS, paths, disk)
         manifest = _manifest_of(chain, receipt, deployment, paths)
         connect(chain, manifest)
         write_manifest(paths.manifest, manifest, disk)

@@ -16,13 +16,11 @@ from typing import Any
 
 from ledger.chain import ports, round_ledger
 from ledger.chain.contract import abi, codec
-from ledger.chain.contract.codec import decode_log, require_possible_event
 from ledger.chain.finality import final_number
 from ledger.io import parsing
 from ledger.io.home import DISK, MANIFEST, Disk, Home, RunPaths, read_file, read_text
 from ledger.protocol import encoding, ledger_state, types
 from ledger.protocol.canonical import other_version
-from ledger.protocol.encoding import eip55, sha256, to_canonical
 from ledger.protocol.errors import ChainError, ConfigurationError
 
 _SALT = re.compile("0x[0-9a-f]{64}")
@@ -54,7 +52,7 @@ class Manifest:
 
     def domain(self) -> types.Domain:
         salt = types.Digest(bytes.fromhex(self.salt.removeprefix("0x")))
-        return types.Domain(self.chain_id, types.Address(to_canonical(self.address)), salt)
+        return types.Domain(self.chain_id, types.Address(encoding.to_canonical(self.address)), salt)
 
 
 def read_run_manifest(paths: RunPaths) -> Manifest:
@@ -94,7 +92,7 @@ def settings_digest(paths: RunPaths) -> str:
         text = json.dumps(settings, sort_keys=True, default=str)
     except (ValueError, RecursionError) as error:
         raise ChainError(f"{paths.configuration}: {error}") from error
-    return f"0x{sha256(text.encode()).hex()}"
+    return f"0x{encoding.sha256(text.encode()).hex()}"
 
 
 def was_in_memory(paths: RunPaths) -> bool:
@@ -124,7 +122,7 @@ def read_manifest(path: Path) -> Manifest:
     value = parsing.read_record(path, "manifest", kinds, _require_version)
     if not _SALT.fullmatch(value["salt"]):
         raise ChainError(f"manifest {path}: salt {value['salt']!r:.80} is not 0x and 64 hex digits")
-    return Manifest(**value | {"address": eip55(value["address"])})
+    return Manifest(**value | {"address": encoding.eip55(value["address"])})
 
 
 def require_current_home(home: Home) -> None:
@@ -168,7 +166,7 @@ class CommitteeLedger(round_ledger.RoundHistory):
         """Store the arguments; nothing is requested yet, and `fixed` is read where it is None."""
         self.is_recorded, self.from_block = True, from_block
         self.chain = chain
-        self.address = eip55(address)
+        self.address = encoding.eip55(address)
         if fixed is not None:
             self.fixed = fixed
 
@@ -199,8 +197,8 @@ class CommitteeLedger(round_ledger.RoundHistory):
         stage, *rest = values
         if stage not in set(ledger_state.LedgerStage):
             raise ports.NotServedError(f"state() returned stage {stage}, which does not exist")
-        stage = ledger_state.LedgerStage(stage)
-        return round_ledger.LedgerSnapshot(stage, *rest)  # in the struct's order
+        # In the struct's order.
+        return round_ledger.LedgerSnapshot(ledger_state.LedgerStage(stage), *rest)
 
     def client(self, client: types.ClientId) -> encoding.RegisteredClient:
         """Return a registered client with the round of its ban; UnknownClientError for others."""
@@ -208,7 +206,7 @@ class CommitteeLedger(round_ledger.RoundHistory):
 
     def domain(self) -> types.Domain:
         """Return the EIP-712 domain; its salt is computed here, not read from the contract."""
-        contract = types.Address(to_canonical(self.address))
+        contract = types.Address(encoding.to_canonical(self.address))
         beacon = self.deployment_parent_hash()
         return ledger_state.domain_of(self.fixed, self.chain.chain_id, contract, beacon)
 
@@ -256,9 +254,9 @@ class CommitteeLedger(round_ledger.RoundHistory):
 
     def possible(self, logs: Iterable[ports.Log]) -> list[round_ledger.RecordedEvent]:
         """Return the events in logs of the contract; raise NotServedError for an impossible one."""
-        events = [decode_log(log) for log in logs]
+        events = [codec.decode_log(log) for log in logs]
         for recorded in events:
-            require_possible_event(recorded, self.fixed)
+            codec.require_possible_event(recorded, self.fixed)
         return events
 
     def _call(
@@ -305,9 +303,8 @@ class LedgerWriter(CommitteeLedger, round_ledger.RoundLedger):
         return True
 
     def register_clients(self, words: Sequence[int], rest: types.Digest) -> ports.Receipt:
-        call = codec.RegisterCall(tuple(words), rest)
         # The last batch draws the first committee: up to 400 draws while no client is banned.
-        return self._send(call, 2_000_000 + 30_000 * len(words))
+        return self._send(codec.RegisterCall(tuple(words), rest), 2_000_000 + 30_000 * len(words))
 
     def commit_updates(
         self, round_number: int, signed: Sequence[types.SignedCommitment]

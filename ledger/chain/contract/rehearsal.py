@@ -69,8 +69,21 @@ class RecordedRounds:
 
     def certified(self, *, other_repliers: bool = False) -> Decision:
         """Return an honest decision; with other repliers, the contract looks up most members."""
-        state, decision = self.state, self._decision()
-        size = len(state.committee)
+        state, number, size = self.state, self.state.round, len(self.state.committee)
+        order = sorted(self.trainers, key=lambda client: digest_of("place", client))
+        decision = ledger_state.SubmittedDecision(
+            committee=state.committee,
+            ranking=tuple(
+                encoding.ranking_word(1.0 + place / 7, client) for place, client in enumerate(order)
+            ),
+            base=state.commitments,
+            model=digest_of("model", number),
+            updates_root=digest_of("updates", number),
+            scores_root=digest_of("scores", number),
+            reveal=digest_of("reveal", number),
+            record=digest_of("record", number),
+            incidents=NO_DIGEST,
+        )
         first, second = (primary_seat(state.seed, phase, 0, size) for phase in Phase)
         common = [place for place in range(size) if place not in {first, second}]
         # In the smallest committees the primary of one phase has to reply in the other.
@@ -93,23 +106,6 @@ class RecordedRounds:
         self.chain.mine(max(0, deadline - self.chain.head().number - 1))
         return self._send("abandon_round", self.state.round)
 
-    def _decision(self) -> ledger_state.SubmittedDecision:
-        number = self.state.round
-        order = sorted(self.trainers, key=lambda client: digest_of("place", client))
-        return ledger_state.SubmittedDecision(
-            committee=self.state.committee,
-            ranking=tuple(
-                encoding.ranking_word(1.0 + place / 7, client) for place, client in enumerate(order)
-            ),
-            base=self.state.commitments,
-            model=digest_of("model", number),
-            updates_root=digest_of("updates", number),
-            scores_root=digest_of("scores", number),
-            reveal=digest_of("reveal", number),
-            record=digest_of("record", number),
-            incidents=NO_DIGEST,
-        )
-
     def _certificate(
         self,
         decision: ledger_state.SubmittedDecision,
@@ -120,8 +116,7 @@ class RecordedRounds:
         state = self.state
         able = [place for place in candidates if place != primary]
         places = sorted(able[: state.deployment.replies])
-        sets = sets_of(state.deployment, decision.ranking)
-        chosen = encoding.set_digest(sets.voted_on(phase))
+        chosen = encoding.set_digest(sets_of(state.deployment, decision.ranking).voted_on(phase))
         result = encoding.aggregation_result(decision.opening())
         vote = types.Vote(
             types.VoteKind.REQUEST, state.round, phase, 0, decision.base, chosen, result

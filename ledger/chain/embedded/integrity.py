@@ -246,8 +246,7 @@ def _verify_transaction(
 
 def _verify_logs(store: ChainStore, number: int, expected: Sequence[chain_store.LogRow]) -> None:
     query = f"SELECT {chain_store.COLUMNS} FROM logs WHERE id >= ? AND id < ? ORDER BY id"  # noqa: S608
-    bounds = (chain_store.row_id(number, 0), chain_store.row_id(number + 1, 0))
-    stored = store.rows(query, bounds)
+    stored = store.rows(query, (chain_store.row_id(number, 0), chain_store.row_id(number + 1, 0)))
     for index, (row, expected_row) in enumerate(zip(stored, expected, strict=False)):
         if row != expected_row:
             raise BlockDamagedError(number, f"log {index} in the log table is not the receipt's")

@@ -85,10 +85,7 @@ class StoredReceipt(rlp.Serializable):  # type: ignore[misc]
 
 
 class _Account(rlp.Serializable):  # type: ignore[misc]
-    fields = (
-        *_each(_NUMBER, "nonce", "balance"),
-        *_each(_HASH, "storage_root", "code_hash"),
-    )
+    fields = (*_each(_NUMBER, "nonce", "balance"), *_each(_HASH, "storage_root", "code_hash"))
 
 
 _NO_CODE = keccak(b"")

@@ -197,8 +197,7 @@ class RpcMethods:
         balance = self._chain.account(call.sender)[1]
         if call.value > balance:
             fact = f"address {call.sender} have {balance} want {call.value}"
-            message = f"insufficient funds for transfer: {fact}"
-            raise wire.RpcFault(wire.SERVER_ERROR, message)
+            raise wire.RpcFault(wire.SERVER_ERROR, f"insufficient funds for transfer: {fact}")
         with self._chain.snapshot() as snapshot:
             return hex(snapshot.estimate_gas(call))
 

@@ -21,7 +21,6 @@ from ledger.chain.rpc.sender import (
     SendingAccount,
     UnsignedTransaction,
 )
-from ledger.chain.rpc.wire import Fees
 from ledger.io.retry import Backoff, RetryPolicy
 
 T = TypeVar("T")
@@ -35,7 +34,7 @@ _OVERTAKEN = {
     RejectionReason.UNDERPRICED,
 }
 # A lower bound: the node's refusal shows whether the pending transaction pays more.
-_UNKNOWN = Fees(0, 0)
+_UNKNOWN = wire.Fees(0, 0)
 _log = logging.getLogger(__name__)
 
 
@@ -65,7 +64,7 @@ class RpcChain(RpcReader):
         self.sender: str = self.account.address
         self._lock = threading.Lock()
         self._in_flight: dict[int, InFlightTransaction] = {}
-        self._abandoned: dict[int, Fees] = {}  # fees of pending transactions without a caller
+        self._abandoned: dict[int, wire.Fees] = {}  # fees of pending transactions without a caller
         self._confirmed = 0  # all nonces below were confirmed
 
     def send(self, to: str | None, data: bytes, gas: int, *, value: int = 0) -> ports.Receipt:
@@ -157,7 +156,7 @@ class RpcChain(RpcReader):
         self._in_flight[nonce] = pending
         return pending
 
-    def _offer(self, nonce: int, outbid: Fees | None) -> tuple[Fees, int]:
+    def _offer(self, nonce: int, outbid: wire.Fees | None) -> tuple[wire.Fees, int]:
         market, caps = self.market(), self.settings.fee_caps
         offer = wire.new_fees(market.base_fee, market.tip, caps)
         if offer is None:
@@ -270,13 +269,10 @@ class RpcChain(RpcReader):
     def mine(self, blocks: int) -> None:
         """Let a number of blocks pass: mined at once by a development node, else waited for."""
         target = self.head().number + blocks
-        for method, parameters, times in (
-            ("anvil_mine", [hex(blocks)], 1),
-            ("evm_mine", [], blocks),
-        ):
+        for method, taken, times in (("anvil_mine", [hex(blocks)], 1), ("evm_mine", [], blocks)):
             try:
                 for _ in range(times if blocks else 0):
-                    self._node.ask(method, *parameters)
+                    self._node.ask(method, *taken)
             except wire.RpcFault:  # nodes differ in the code for an unknown method
                 continue
             return

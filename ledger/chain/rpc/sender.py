@@ -35,7 +35,6 @@ from eth_account.typed_transactions.typed_transaction import TypedTransaction
 from ledger.chain import ports
 from ledger.chain.rpc import wire
 from ledger.chain.rpc.node import require_same_hash
-from ledger.chain.rpc.wire import Fees, RpcFault
 from ledger.protocol.encoding import checksum, keccak, to_hex
 from ledger.protocol.signing import KeySigner
 
@@ -104,7 +103,7 @@ _MESSAGES = {
 }
 
 
-def classify_rejection(fault: RpcFault) -> Rejection:
+def classify_rejection(fault: wire.RpcFault) -> Rejection:
     """Return the meaning of a node's error answer to a signed transaction."""
     for reason, messages in _MESSAGES.items():
         if re.search(messages, fault.words):
@@ -126,7 +125,7 @@ class UnsignedTransaction:
     gas: int
     value: int = 0
 
-    def fields(self, chain_id: int, offer: Fees) -> dict[str, Any]:
+    def fields(self, chain_id: int, offer: wire.Fees) -> dict[str, Any]:
         """Return the fields to sign (EIP-1559)."""
         return {
             "type": 2,
@@ -154,10 +153,10 @@ class InFlightTransaction:
     """A transaction of a chain's account that was sent; for one thread at a time."""
 
     _newest: RawTransaction
-    offer: Fees
+    offer: wire.Fees
 
     def __init__(
-        self, chain: RpcChain, unsigned: UnsignedTransaction, offer: Fees, block_number: int
+        self, chain: RpcChain, unsigned: UnsignedTransaction, offer: wire.Fees, block_number: int
     ) -> None:
         self._chain, self._clock, self._settings = chain, chain.clock, chain.settings
         self._unsigned = unsigned
@@ -284,7 +283,7 @@ class InFlightTransaction:
         self._sign(raised, market.block_number)
         self._send_at = now
 
-    def _sign(self, offer: Fees, block_number: int) -> None:
+    def _sign(self, offer: wire.Fees, block_number: int) -> None:
         self.offer, self._offered_block = offer, block_number
         self._newest = self._chain.account.sign(self._unsigned.fields(self._chain.chain_id, offer))
         self._signed.append(self._newest)

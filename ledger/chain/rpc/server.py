@@ -14,16 +14,17 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.rpc import wire
 from ledger.chain.rpc.methods import RpcMethods, fault_json
 from ledger.chain.rpc.pool import TransactionPool
-from ledger.io.parsing import parse_json
+from ledger.io.parsing import parse_json, refuse_constant
 from ledger.protocol.errors import ChainError
 
 LOOPBACK = "127.0.0.1"
@@ -33,7 +34,7 @@ MOST_REQUESTS_IN_A_BATCH = 100
 MOST_BATCH_BYTES = 32 * 2**20
 
 
-class RpcServer:
+class RpcServer(AbstractContextManager["RpcServer"]):
     """A server that runs until it is closed; the caller closes the chain. Port 0 is a free one."""
 
     def __init__(
@@ -89,9 +90,6 @@ class RpcServer:
         for thread in self._threads:
             thread.join()
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.close()
 
@@ -128,8 +126,7 @@ class _Handler(BaseHTTPRequestHandler):
         status = HTTPStatus.OK if page else HTTPStatus.NOT_FOUND
         if self._refusal() is HTTPStatus.FORBIDDEN:
             page, status = None, HTTPStatus.FORBIDDEN
-        text = page or status.phrase
-        self._send(status, text.encode(), "text/plain; charset=utf-8")
+        self._send(status, (page or status.phrase).encode(), "text/plain; charset=utf-8")
 
     def do_POST(self) -> None:
         refusal = self._refusal()
@@ -139,7 +136,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         body = self.rfile.read(int(self.headers["Content-Length"]))
         try:
-            request = parse_json(body, _refuse)
+            request = parse_json(body, refuse_constant)
         except ValueError:
             self._send(HTTPStatus.BAD_REQUEST, _encoded(fault_json(wire.NOT_JSON, "not JSON")))
             return
@@ -209,7 +206,3 @@ def _not_answered(request: object) -> dict[str, Any] | None:
     identifier = request["id"] if type(request["id"]) in {int, str} else None
     message = f"the answers to this batch are over {MOST_BATCH_BYTES} bytes"
     return fault_json(wire.LIMIT_EXCEEDED, message, identifier)
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not JSON")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
-from ledger.protocol import canonical
+from ledger.protocol import canonical, training_replay
 from ledger.protocol.canonical import (
     client_id,
     code,
@@ -21,12 +21,6 @@ from ledger.protocol.documents.record import MAX_VECTOR_BYTES, decode_preimage, 
 from ledger.protocol.encoding import ResultPreimage, sha256
 from ledger.protocol.errors import EncodingError
 from ledger.protocol.parameters import MAX_MEMBERS
-from ledger.protocol.training_replay import (
-    ReplayVerdict,
-    TrainingEnvironment,
-    decode_environment,
-    encode_environment,
-)
 from ledger.protocol.types import (
     Address,
     ClientId,
@@ -104,7 +98,7 @@ class Reply:
 class PublishedEnvironment:
     """The environment in which a client trained its update of the round, with its signature."""
 
-    environment: TrainingEnvironment
+    environment: training_replay.TrainingEnvironment
     signature: bytes
 
 
@@ -114,8 +108,8 @@ class Attestation:
 
     auditor: Address  # the address that signs; it need not be a client's
     run: Digest  # sha256 of the run document
-    verdict: ReplayVerdict
-    environment: TrainingEnvironment
+    verdict: training_replay.ReplayVerdict
+    environment: training_replay.TrainingEnvironment
     witness: Digest  # of the losses of all local steps; see `replay_witness`
     signature: bytes
 
@@ -202,16 +196,15 @@ def _from_body(body: Body) -> list[object]:
     if isinstance(body, Reply):
         return _from_vote(body.reply)
     if isinstance(body, PublishedEnvironment):
-        return [encode_environment(body.environment), body.signature]
+        return [training_replay.encode_environment(body.environment), body.signature]
     if isinstance(body, Attestation):
-        environment = encode_environment(body.environment)
+        environment = training_replay.encode_environment(body.environment)
         found = [int(body.verdict), environment, body.witness, body.signature]
         return [body.auditor, body.run, *found]
     if body.certificate is not None:
         proof = body.certificate
         replies = [[member, signed] for member, signed in proof.replies]
-        certificate = [proof.view, proof.set_digest, proof.request, replies]
-        return [*_from_vote(body.request), certificate]
+        return [*_from_vote(body.request), [proof.view, proof.set_digest, proof.request, replies]]
     assert body.opening is not None, "a request of phase 1 opens its result"
     return [*_from_vote(body.request), preimage_fields(body.opening), body.record]
 
@@ -235,21 +228,21 @@ def _body(kind: EnvelopeKind, number: int, client: ClientId, value: list[Any]) -
     return _proposal(number, client, value)
 
 
-def _environment(data: object) -> TrainingEnvironment:
+def _environment(data: object) -> training_replay.TrainingEnvironment:
     if type(data) is not bytes:
         raise EncodingError("the environment of an envelope is not bytes")
-    return decode_environment(data)
+    return training_replay.decode_environment(data)
 
 
 def _attestation(value: list[Any]) -> Attestation:
     auditor, run, number, environment, witness, signed = value
     verdict = unsigned("verdict", number, 8)
-    if verdict not in {ReplayVerdict.SAME, ReplayVerdict.OTHER}:
+    if verdict not in {training_replay.ReplayVerdict.SAME, training_replay.ReplayVerdict.OTHER}:
         raise EncodingError(f"verdict {verdict} cannot be attested: 1 same, 2 other")
     return Attestation(
         auditor=Address(fixed_bytes("auditor", auditor, 20)),
         run=digest(run),
-        verdict=ReplayVerdict(verdict),
+        verdict=training_replay.ReplayVerdict(verdict),
         environment=_environment(environment),
         witness=digest(witness),
         signature=signature(signed),
