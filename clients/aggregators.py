@@ -62,8 +62,7 @@ def _merge_exchange(rows: int) -> Iterator[tuple[int, int]]:
 class Mixture:
     """Vectors that are combinations of updates."""
 
-    # Δ of each client, by ascending client, each of shape (d,), finite.
-    updates: Sequence[NDArray[np.float32]]
+    updates: Sequence[NDArray[np.float32]]  # Δ by ascending client, of shape (d,), finite
     # Shape (vectors, updates); None where the vectors are the updates themselves.
     coefficients: NDArray[np.float64] | None = None
     rng: np.random.Generator | None = None  # the chance of a rule that draws coordinates
@@ -218,7 +217,6 @@ class AggregationStage(SettingsTable, ABC):
         return 1
 
     def require(self, updates: int) -> None:
-        """Refuse a number of updates that it cannot take."""
         if updates < self.least:
             options = ", ".join(f"{key} = {value}" for key, value in self if value is not None)
             raise ConfigurationError(
@@ -446,18 +444,15 @@ class DnC(Aggregator):
         n, d, kept = len(mixture), mixture.dimension, np.ones(len(mixture), dtype=bool)
         for _ in range(self.T):
             drawn = np.sort(mixture.rng.choice(d, min(self.b, d), replace=False))
-            order = np.argsort(outlier_scores(mixture.numbers_at(drawn)), kind="stable")
+            numbers = mixture.numbers_at(drawn)
+            centred = numbers - numbers.mean(axis=0)
+            # The outlier score is the squared projection of a row on the top right singular vector.
+            # A v = σ u: the left vectors follow from a table as small as the number of rows.
+            squares, left = np.linalg.eigh(centred @ centred.T)
+            order = np.argsort(squares[-1] * left[:, -1] ** 2, kind="stable")
             kept[order[n - self.dropped :]] = False
         vector = mixture.combined(kept / max(1, kept.sum()))
         return AggregatorSelection(vector, tuple(np.flatnonzero(kept).tolist()))
-
-
-def outlier_scores(numbers: NDArray[np.float64]) -> Vector:
-    """Return the squared projection of each centred row on the top right singular vector."""
-    centred = numbers - numbers.mean(axis=0)
-    # A v = σ u: the left vectors follow from a table as small as the number of rows.
-    squares, left = np.linalg.eigh(centred @ centred.T)
-    return np.asarray(squares[-1] * left[:, -1] ** 2)
 
 
 class OwnAggregator(Aggregator):
@@ -580,7 +575,6 @@ class Aggregation:
         yield self.aggregator, updates
 
     def require(self, updates: int) -> None:
-        """Reject a number of updates that a stage cannot take."""
         for stage, count in self._stages(updates):
             stage.require(count)
 

@@ -25,10 +25,8 @@ from ledger.protocol.errors import ConfigurationError
 InstructionSet = Literal["default", "avx2", "avx512"]
 
 _CAP_VARIABLES = (
-    "ATEN_CPU_CAPABILITY",
-    "ONEDNN_MAX_CPU_ISA",
-    "MKL_ENABLE_INSTRUCTIONS",
-    "MKL_CBWR",
+    *("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA"),
+    *("MKL_ENABLE_INSTRUCTIONS", "MKL_CBWR"),
 )
 _CAP_VALUES: dict[InstructionSet, tuple[str, ...]] = {
     # MKL's only branch that Intel documents for the processors of every maker.
@@ -44,13 +42,9 @@ CAPS = {
 
 VARIABLES = (
     *_CAP_VARIABLES,
-    "DNNL_MAX_CPU_ISA",  # this one and the next: older names that still count
-    "MKL_DEBUG_CPU_TYPE",
-    "ONEDNN_CPU_ISA_HINTS",
-    "DNNL_CPU_ISA_HINTS",
-    "ONEDNN_DEFAULT_FPMATH_MODE",
-    "DNNL_DEFAULT_FPMATH_MODE",
-    "OPENBLAS_CORETYPE",
+    *("DNNL_MAX_CPU_ISA", "MKL_DEBUG_CPU_TYPE"),  # older names that still count
+    *("ONEDNN_CPU_ISA_HINTS", "DNNL_CPU_ISA_HINTS"),
+    *("ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE", "OPENBLAS_CORETYPE"),
 )
 """Variables that change which kernels are chosen, or let them round to bfloat16."""
 

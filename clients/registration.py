@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
@@ -135,12 +135,7 @@ def proposal_digest(configuration: Configuration) -> Digest:
     if OwnRuleName.of(distance) is not None:
         protocol["distance"] = distance  # not the path, which differs between machines
     recorded = configuration.recorded()
-    choice = without_paths(configuration.data.choice())
-    recorded["data"] = {
-        "name": choice.name,
-        "options": dict(choice.options),
-        "partition": dict(choice.partition),
-    }
+    recorded["data"] = asdict(without_paths(configuration.data.choice()))
     recorded["model"] |= bound_paths(configuration.model.name, configuration.model.options)
     agreed = {"protocol": protocol, "experiment": recorded}
     return sha256(canonical.encode(_without_none(agreed)))

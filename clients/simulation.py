@@ -40,8 +40,6 @@ _log = logging.getLogger(__name__)
 
 
 class _Asked(NamedTuple):
-    """What distances are asked for; see `Distances`."""
-
     rule: DistanceRule
     travel: Travel
     updates: Updates

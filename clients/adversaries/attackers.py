@@ -84,7 +84,6 @@ class AttackMemory:
         )
 
     def round_ended(self, published: Mapping[ClientId, Update | None]) -> None:
-        """Remember the usable updates that were published in a round that has ended."""
         honest = tuple(
             np.array(update)
             for client, update in sorted(published.items())
@@ -128,7 +127,6 @@ class Attackers:
         return attack is not None and attack.needs_history
 
     def declared_samples(self, counts: Sequence[int]) -> tuple[int, ...]:
-        """Return the number of samples that each client registers."""
         attack = self._made()
         if attack is None or not attack.multiplies_samples:
             return tuple(counts)

@@ -121,13 +121,9 @@ def faulty_payload(honest: Payload, fault: TrainerFault) -> Payload | None:
 class FaultyMember:
     """Does what the honest member does, but for what a subclass changes."""
 
-    def __init__(
-        self, member: Member, signer: Signer, favoured: frozenset[ClientId] = frozenset()
-    ) -> None:
-        self.client = member.client
-        self.member = member
-        self.favoured = favoured
-        self._signer = signer
+    def __init__(self, member: Member, signer: Signer, favoured: frozenset[ClientId]) -> None:
+        self.client, self.member = member.client, member
+        self.favoured, self._signer = favoured, signer
 
     def step(self, view: RoundView, now: float) -> list[Action]:
         actions = self.member.step(view, now)

@@ -37,8 +37,7 @@ class PoisonInput:
 class DataAttack(Attack):
     """An attack on training samples."""
 
-    # Returns as many samples to train on instead of the attacker's own.
-    poison: Callable[[PoisonInput], Samples]
+    poison: Callable[[PoisonInput], Samples]  # as many, to train on instead of its own
     # Returns test samples with the trigger and the attacker's target class.
     backdoor: Callable[[FederatedData, Samples], Samples] | None = None
 
@@ -76,9 +75,6 @@ LABEL_FLIP = DataAttack(
 )
 
 
-ENDING = 3  # number of final characters of a window that form a trigger
-
-
 def trigger_for(form: DataForm, inputs: Inputs) -> Callable[[Inputs], Inputs]:
     """Return what copies rows with the trigger that fits the data.
 
@@ -98,7 +94,7 @@ def trigger_for(form: DataForm, inputs: Inputs) -> Callable[[Inputs], Inputs]:
     elif form.vocabulary < 2:
         raise ConfigurationError(f"'backdoor' needs 2 words, the vocabulary has {form.vocabulary}")
     else:
-        place, value = (..., slice(-ENDING, None)), form.vocabulary - 1
+        place, value = (..., slice(-3, None)), form.vocabulary - 1
 
     def marked(rows: Inputs) -> Inputs:
         copies = np.array(rows)

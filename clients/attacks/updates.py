@@ -56,8 +56,7 @@ class AttackHistory:
     published: tuple[tuple[Update, ...], ...] = ()
     # e = .85 e + unit(mean of the usable honest updates) after each round.
     drift: NDArray[np.float64] | None = None
-    # Displacement of the model over the last 10 to 19 rounds, as an update points.
-    travel: Update | None = None
+    travel: Update | None = None  # of the model in the last 10 to 19 rounds, as an update points
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,14 +71,11 @@ class AttackInput:
     trainers: int = 1  # number of clients whose updates may enter the model of the round, n
     attacking_trainers: int = 1
     is_member: bool = False
-    # The rules of the run; None without a committee, where `server` has the rule.
-    parameters: Parameters | None = None
-    # Recent displacement of the model, as an update points, if the rules have one.
-    travel: Update | None = None
+    parameters: Parameters | None = None  # None without a committee: `server` has the rule
+    travel: Update | None = None  # the model's recent displacement, as an update points
     members: int = 0
     seats: tuple[int, ...] = ()  # rows of the colluders that are on the committee
-    # Rows of the colluders that are honest in the round, by `malice.only`.
-    idle: tuple[int, ...] = ()
+    idle: tuple[int, ...] = ()  # rows of those that are honest in the round, by `malice.only`
     model: Update | None = None  # w_t, shape (d,), where an attack needs the history
     history: AttackHistory | None = None
     server: ServerRule | None = None
@@ -130,13 +126,11 @@ class UpdateAttack(Attack):
 
     # Returns the update to send instead of the attacker's own, shape (d,).
     forge: Callable[[AttackInput], Update]
-    # Whether all members, and all trainers, send the same, without `own` and `rng`.
-    is_common: bool = False
+    is_common: bool = False  # all members, and all trainers, send the same, whatever own and rng
     # Returns the updates of all colluders, shape (colluders, d), if found together.
     forge_all: Callable[[AttackInput], NDArray[np.float32]] | None = None
     needs_history: bool = False  # whether it needs the rounds before, and a model of false labels
-    # Whether its attackers register `factor` times their number of samples.
-    multiplies_samples: bool = False
+    multiplies_samples: bool = False  # its attackers register `factor` times their samples
 
 
 def described(forge: Callable[..., Any]) -> dict[str, Any]:

@@ -75,11 +75,9 @@ def load_recorded(
 ) -> Configuration:
     """Return the checked configuration that a home has of a run; the home may be somebody else's.
 
-    Args:
-        settings: over the file. They must name each piece of code that the file names: no code
-            runs because a home names it.
-        document: of the run, whose digests the named code must have before it runs.
-        only_inputs: leave out the attack and the own distance, which the caller does not use.
+    `settings` over the file must name each piece of code that the file names: no code runs because
+    a home names it. The code must have the digests of `document` before it runs. `only_inputs`
+    leaves out the attack and the own distance.
     """
     values = plain_values(path=path)
     if only_inputs:
@@ -139,7 +137,6 @@ def checked(values: dict[str, Any]) -> Configuration:
 
 
 def _require_malice(malice: MaliceSection) -> None:
-    """Refuse unknown attacks and faults, and settings of an attack without one."""
     from clients.adversaries.faults import MemberFault, TrainerFault  # noqa: PLC0415
     from clients.attacks.registry import ATTACKS, attack_code, own_attack  # noqa: PLC0415
     from clients.attacks.samples import DATA_ATTACKS, DataAttack  # noqa: PLC0415

@@ -52,15 +52,9 @@ from ledger.protocol.rules.distance import SQUARED, OwnRuleName
 from ledger.protocol.types import AcceptanceForm, Beacon
 
 PRESETS = (
-    "digits",
-    "digits-by-writer",
-    "robust",
-    "smoke",
-    "paper-femnist",
-    "paper-sent140",
-    "paper-shakespeare",
-    "authors-sent140",
-    "authors-shakespeare",
+    *("digits", "digits-by-writer", "robust", "smoke"),
+    *("paper-femnist", "paper-sent140", "paper-shakespeare"),
+    *("authors-sent140", "authors-shakespeare"),
 )
 TOML = ".toml"
 """Ending of the path of a user's own preset."""
@@ -163,7 +157,6 @@ def parse(values: dict[str, Any]) -> Configuration:
 
 
 def _require_early_stop(section: EarlyStopSection) -> None:
-    """Refuse settings of an early stop that have no effect, and a target above every accuracy."""
     default = EarlyStopSection()
     for name, needs in (("metric", ("target", "patience")), ("min_delta", ("patience",))):
         is_set = getattr(section, name) != getattr(default, name)

@@ -290,7 +290,6 @@ class TrackSection(SettingsTable):
 
     @property
     def used(self) -> dict[str, str]:
-        """The locations of the trackers in use, by name."""
         return self.model_dump(include={"mlflow", "tensorboard", "wandb"}, exclude_none=True)
 
 
@@ -323,7 +322,6 @@ class Configuration(SettingsTable):
         return self.protocol.parameters(dimension)
 
     def on_path(self, path: Literal["auto", "plain", "lockstep"]) -> Configuration:
-        """Return the configuration with a training path in place of "auto"."""
         if self.training.path != "auto":
             return self
         training = self.training.model_copy(update={"path": path})

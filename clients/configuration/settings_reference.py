@@ -120,12 +120,10 @@ def attacks() -> list[Row]:
 
 def faults() -> list[Row]:
     """Return every fault of members and of trainers."""
-    members = [(fault, MEMBERS[fault]) for fault in MemberFault]
-    trainers = [(fault, TRAINERS.get(fault, UnusableTrainer)) for fault in TrainerFault]
-    return [
-        *(_choice("malice.members", fault, _first_line(kind.__doc__)) for fault, kind in members),
-        *(_choice("malice.trainers", fault, _first_line(kind.__doc__)) for fault, kind in trainers),
-    ]
+    kinds: list[tuple[str, str, Any]]
+    kinds = [("malice.members", fault, MEMBERS[fault]) for fault in MemberFault]
+    kinds += [("malice.trainers", f, TRAINERS.get(f, UnusableTrainer)) for f in TrainerFault]
+    return [_choice(setting, fault, _first_line(kind.__doc__)) for setting, fault, kind in kinds]
 
 
 def rules() -> list[Row]:
@@ -170,7 +168,6 @@ def _setting(name: str, field: FieldInfo, default: Any, sentence: str) -> Row:
 
 
 def _may_be(name: str, field: FieldInfo) -> str:
-    """Return the range of a setting in words."""
     key = name.removeprefix("protocol.")
     if key in RANGES:
         least, most = RANGES[key]
@@ -181,7 +178,6 @@ def _may_be(name: str, field: FieldInfo) -> str:
 
 
 def _kinds(kind: object) -> Iterator[str]:
-    """Yield a type in words."""
     origin = get_origin(kind)
     if origin in {Union, UnionType}:
         choices = [", ".join(_kinds(part)) for part in get_args(kind) if part is not NoneType]

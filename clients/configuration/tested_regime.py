@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from fractions import Fraction
 from math import comb, inf
-from typing import TYPE_CHECKING
 
+from clients.configuration.schema import Configuration
 from clients.datasets.partition import DirichletPartition
 from clients.datasets.registry import data_set_named
 from ledger.protocol.parameters import Parameters, replies_needed
 from ledger.protocol.types import Quorum
-
-if TYPE_CHECKING:
-    from clients.configuration.schema import Configuration
 
 
 def chance_of_at_least(needed: int, members: int, malicious: int, clients: int) -> Fraction:

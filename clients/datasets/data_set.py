@@ -15,18 +15,15 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from clients.datasets.federated_data import PooledData, Records
+from clients.datasets.federated_data import PooledData, Records, SettingsTable
 from clients.datasets.files.layout import FileKind, Layout, layout_of
 from clients.datasets.files.tables import imported, quoted
+from ledger.io.user_code import UserCode
 from ledger.protocol.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from clients.datasets.federated_data import SettingsTable
-    from ledger.io.user_code import UserCode
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +63,7 @@ class DataSet:
     pool: Callable[[Records, Any, np.random.Generator], PooledData]
     formats: tuple[FileFormat, ...] = ()  # layouts of its files; empty if it is bundled
     owned_by: str | None = None  # plural noun for its natural clients; None without any
-    # Whether an input of LEAF's JSON is of this data set.
-    is_input_of: Callable[[object], bool] = lambda _: False
+    is_input_of: Callable[[object], bool] = lambda _: False  # an input of LEAF's JSON
     hub: HubFiles | None = None
     is_declared: bool = False  # whether samples are private, and the settings declare their form
     # Reads any layout, or without `has_path` no file; None where `formats` do.
@@ -75,8 +71,7 @@ class DataSet:
     has_path: bool = True  # whether its samples are files of the user
     # Whether `read` takes a layout, by kind and names alone.
     fits: Callable[[Layout], bool] | None = None
-    # Whether the samples at a path have natural clients, by names alone; None where `owned_by` says
-    # so.
+    # Whether the samples at a path have natural clients, by names alone; None: see `owned_by`.
     has_owners: Callable[[Path | None, Any], bool] | None = None
     code: UserCode | None = None  # the user's own that loads them
 

@@ -122,8 +122,7 @@ class DataForm:
     classes: int  # labels are 0 .. classes - 1. Of `regress` the number of outputs
     input_dtype: Literal["float32", "int64"] = "float32"
     vocabulary: int | None = None
-    # Fixed vector of each token, shape (vocabulary, width).
-    embedding: NDArray[np.float32] | None = None
+    embedding: NDArray[np.float32] | None = None  # fixed vectors, shape (vocabulary, width)
     task: Task = "classify"
 
 
@@ -138,13 +137,11 @@ class FederatedData:
 
     name: str
     form: DataForm
-    # Training samples of client i at index i, never empty; client_tests likewise.
-    train: tuple[Samples, ...]
+    train: tuple[Samples, ...]  # of client i at index i, never empty; client_tests likewise
     test: Samples
     client_tests: tuple[Samples, ...] | None = None
     collate: Collate = as_stored
-    # Numbers of training samples by the registry, where those of some are elsewhere.
-    registered: tuple[int, ...] | None = None
+    registered: tuple[int, ...] | None = None  # samples, where those of some are elsewhere
     about: tuple[str, ...] = ()  # sentences about how a user's own data were read
 
     @property
@@ -194,11 +191,9 @@ class Records:
 
     x: NDArray[Any]  # content of the files per sample: an image, a window of characters, a text
     y: Labels
-    # Owner of each sample, as an index into `owners`; None without natural clients.
-    owner: NDArray[np.int64] | None = None
+    owner: NDArray[np.int64] | None = None  # index into `owners`; None without natural clients
     owners: tuple[str, ...] = ()  # names of the natural clients, in client order
-    # Whether each sample is for the test; None if the files do not say.
-    is_test: NDArray[np.bool_] | None = None
+    is_test: NDArray[np.bool_] | None = None  # None if the files do not say
     reading: Reading | None = None
 
 
@@ -249,9 +244,7 @@ def require_trained(
         raise ConfigurationError(f"{source}: {name!r} of the {owned_by} has no training sample")
 
 
-def held_out(
-    records: Records, share: float | None, rng: np.random.Generator, usual: float = 0.2
-) -> NDArray[np.bool_]:
+def held_out(records: Records, share: float | None, rng: np.random.Generator) -> NDArray[np.bool_]:
     """Return which samples are for the test: by the files, else a share, never an owner's last."""
     if records.is_test is not None:
         if share is not None:
@@ -260,7 +253,7 @@ def held_out(
     if records.owner is None:
         raise ValueError("records without owners and without a split")
     counts = np.bincount(records.owner, minlength=len(records.owners))
-    test_counts = np.minimum(np.floor(counts * (share or usual) + 0.5).astype(np.int64), counts - 1)
+    test_counts = np.minimum(np.floor(counts * (share or 0.2) + 0.5).astype(np.int64), counts - 1)
     shuffled = rng.permutation(len(records.y))
     order = shuffled[np.argsort(records.owner[shuffled], kind="stable")]
     rank = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)

@@ -23,6 +23,7 @@ from clients.datasets.federated_data import (
     Labels,
     PooledData,
     Records,
+    Samples,
     SettingsTable,
     Share,
     as_pictures,
@@ -31,7 +32,7 @@ from clients.datasets.federated_data import (
     pooled,
 )
 from clients.datasets.files.archives import ArrayRule, read_arrays
-from clients.datasets.files.layout import FileKind, Layout, LeafPart, read_leaf
+from clients.datasets.files.layout import FileKind, Layout, read_leaf
 from clients.datasets.files.tables import Column, read_table, require_names
 from ledger.protocol.errors import ConfigurationError
 
@@ -101,8 +102,6 @@ def _written_rules(classes: int) -> dict[str, ArrayRule]:
 
 
 def _written_format(rules: Mapping[str, ArrayRule]) -> FileFormat:
-    """Return the layout of an `.npz` file with images, their writers and the split."""
-
     def read(layout: Layout) -> Records:
         arrays = read_arrays(layout.path, rules)
         owner, owners = numbered(arrays["writer"])
@@ -138,7 +137,7 @@ def _femnist_table(layout: Layout) -> Records:
     return Records(columns["image"][:, 0], columns["character"], *numbered(writers))
 
 
-def _femnist_part(where: str, x: list[Any], y: list[Any]) -> LeafPart:
+def _femnist_part(where: str, x: list[Any], y: list[Any]) -> Samples:
     """Return images from LEAF's numbers in [0, 1], which are bytes divided by 255."""
     try:
         pixels = np.array(x or np.zeros((0, _SIDE * _SIDE)))
@@ -152,7 +151,7 @@ def _femnist_part(where: str, x: list[Any], y: list[Any]) -> LeafPart:
     if any(type(label) is not int for label in y):
         raise ConfigurationError(f"{where}: y must be whole numbers")
     images = np.rint(pixels * 255).astype(np.uint8).reshape(-1, _SIDE, _SIDE)
-    return LeafPart(images, _checked_labels(where, np.array(y, dtype=object)))
+    return Samples(images, _checked_labels(where, np.array(y, dtype=object)))
 
 
 def _checked_labels(where: str, labels: NDArray[Any]) -> Labels:

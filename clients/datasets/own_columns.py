@@ -214,7 +214,6 @@ def column_roles(
 def _require_read(
     where: str, free: Sequence[str], features: Sequence[str], *, has_clients: bool, has_split: bool
 ) -> None:
-    """Reject columns without a role that look like clients or a split, where there is none."""
     for is_there, role, noun, pattern in (
         (has_clients, "client", "clients", _LIKE_CLIENTS),
         (has_split, "is_test", "the split (1 is for the test)", _LIKE_TESTS),

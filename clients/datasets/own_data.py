@@ -144,7 +144,6 @@ def _rounded(subject: str, most: float) -> str:
 
 
 def _client_notes(owners: Sequence[str]) -> Iterator[str]:
-    """Yield a note on names of clients that differ in blanks or Unicode form alone."""
     alike: dict[str, list[str]] = defaultdict(list)
     for name in owners:
         alike[plain_name(name)].append(name)

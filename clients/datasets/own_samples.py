@@ -116,10 +116,9 @@ def own_parts(
 ) -> FederatedData:
     """Return the samples of a worker's clients at their index, and with `own` empty ones of others.
 
-    Args:
-        data_path: location of the files: of the data set, or, with `own`, the client's file or a
-            folder with a file `0xADDRESS.npz` (or `.safetensors`), in small letters, of each.
-        salts: to compare `own` samples with their registered digests; None without keys.
+    `data_path` has the data set or, with `own`, is the client's file or a folder with a file
+    `0xADDRESS.npz` (or `.safetensors`), in small letters, of each. `salts`, None without keys, are
+    to compare `own` samples with their registered digests.
     """
     if not clients:
         raise ConfigurationError("there is no client whose samples could be loaded")

@@ -129,7 +129,6 @@ def _tweets(sources: list[bytes]) -> bytes:
 
 
 def _leaf(data_set: DataSet, archive: bytes) -> Any:
-    """Return the records of a folder of LEAF, with owners and split."""
     with tempfile.TemporaryDirectory() as folder:
         zipfile.ZipFile(io.BytesIO(archive)).extractall(folder)
         return data_set.records(Path(folder))
@@ -166,7 +165,6 @@ def make_file(name: str, folder: Path, source: str = SOURCE) -> str:
 
 
 def _downloaded(name: str, source: str, sources: dict[str, str]) -> list[bytes]:
-    """Return the content of each source, whose sha256 must be the known one."""
     from ledger.io.http import HttpFailureError, HttpServer  # noqa: PLC0415 - others do not fetch
 
     try:

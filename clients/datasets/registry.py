@@ -204,8 +204,7 @@ class DataContents:
     clients: int | None  # number of natural clients; None without any
     shape: tuple[int, ...]  # of one sample in the files; empty for a text
     per_class: dict[int, int]  # number of samples, or of tokens, by label, labels ascending
-    # Columns or array of the inputs of own data; see `Reading`.
-    features: tuple[str, ...] | None = None
+    features: tuple[str, ...] | None = None  # columns or array of own data; see `Reading`
     outputs: int | None = None
     about: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

@@ -29,6 +29,7 @@ from clients.datasets.federated_data import (
     FilePath,
     PooledData,
     Records,
+    Samples,
     SettingsTable,
     Share,
     as_tokens,
@@ -40,7 +41,6 @@ from clients.datasets.files.archives import ArrayRule, read_arrays
 from clients.datasets.files.layout import (
     FileKind,
     Layout,
-    LeafPart,
     LeafUser,
     UserSamples,
     read_leaf,
@@ -170,7 +170,7 @@ def _lines(layout: Layout) -> Records:
     return Records(*_windows(str(path), content), *numbered(roles))
 
 
-def _shakespeare_part(where: str, x: list[Any], y: list[Any]) -> LeafPart:
+def _shakespeare_part(where: str, x: list[Any], y: list[Any]) -> Samples:
     pairs = zip(x, y, strict=True)
     return _windows(where, b"".join(_bytes_of(where, window, after) for window, after in pairs))
 
@@ -211,7 +211,7 @@ def _bytes_of(where: str, window: object, following: object) -> bytes:
         raise ConfigurationError(f"{where}: {character!r} is not in the alphabet") from error
 
 
-def _windows(where: str, content: bytes | bytearray) -> LeafPart:
+def _windows(where: str, content: bytes | bytearray) -> Samples:
     """Return the alphabet index of each character, and of the next one of each window."""
     outside = 255
     index_of = np.full(256, outside, dtype=np.uint8)
@@ -224,7 +224,7 @@ def _windows(where: str, content: bytes | bytearray) -> LeafPart:
             f"{where}: sample {first // (WINDOW + 1)}: {chr(characters[first])!r} not in alphabet"
         )
     rows = numbers.reshape(-1, WINDOW + 1)
-    return LeafPart(rows[:, :WINDOW], rows[:, WINDOW].astype(np.int64))
+    return Samples(rows[:, :WINDOW], rows[:, WINDOW].astype(np.int64))
 
 
 def _pool_shakespeare(
@@ -239,8 +239,7 @@ def _is_test(records: Records, split: str | None) -> NDArray[np.bool_]:
         raise ConfigurationError("data.options.split = 'official': these files allow 'position'")
     if split != "position" and records.is_test is not None:
         return records.is_test
-    if records.owner is None:
-        raise ValueError("windows without roles")
+    assert records.owner is not None, "each layout has roles"
     is_test = np.zeros(len(records.y), dtype=np.bool_)
     for number, role in enumerate(records.owners):
         rows = np.flatnonzero(records.owner == number)
@@ -314,7 +313,7 @@ def _tweets(layout: Layout, columns: Mapping[str, Column]) -> Records:
     return Records(held["text"], label, *numbered(held["user"]), is_test)
 
 
-def _sent140_part(where: str, x: list[Any], y: list[Any]) -> LeafPart:
+def _sent140_part(where: str, x: list[Any], y: list[Any]) -> Samples:
     if not all(_is_tweet(tweet) for tweet in x):
         raise ConfigurationError(f"{where}: x must be lists of id, date, query, account, text")
     texts = np.empty(len(x), dtype=object)
@@ -331,7 +330,7 @@ def _sent140_part(where: str, x: list[Any], y: list[Any]) -> LeafPart:
                 f"{where}: label {str(label)[:20]!r}; must be 0 (negative), or 4 or 1 (positive)"
             )
         labels.append(class_)
-    return LeafPart(texts, np.array(labels, dtype=np.int64))
+    return Samples(texts, np.array(labels, dtype=np.int64))
 
 
 def _is_tweet(value: object) -> bool:

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from clients.attacks.registry import attack_named
 from clients.attacks.updates import ServerRule, Update
 from clients.datasets.federated_data import named_stream
 from clients.experiments.costs import COUNT_BYTES, NUMBER_BYTES, RoundTraffic
+from clients.models.model import ParameterVector
 from clients.runs.metrics import ModelGauge, Quality
 from clients.training.jobs import train_alone
 from clients.training.port import Engine, TrainingJob, Workload
@@ -30,9 +31,6 @@ from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.inputs import training_seed
 from ledger.protocol.types import ClientId, Digest
-
-if TYPE_CHECKING:
-    from clients.models.model import ParameterVector
 
 OF_ANGLES = (
     *(aggregators.FedAvg, aggregators.Krum, aggregators.MultiKrum),
@@ -388,13 +386,10 @@ def _mean_quality(gauge: ModelGauge, models: Iterable[ParameterVector]) -> Quali
     """Return the mean quality over models; None where one has no such number."""
     qualities = [gauge.quality(gauge.begin(model)) for model in models]
     measured = [of.client_accuracy for of in qualities if of.client_accuracy is not None]
-    return Quality(
-        accuracy=_mean([quality.accuracy for quality in qualities]),
-        loss=_mean([quality.loss for quality in qualities]),
-        training_loss=_mean([quality.training_loss for quality in qualities]),
-        client_accuracy=tuple(map(_mean, zip(*measured, strict=True))) if measured else None,
-        backdoor_success=_mean([quality.backdoor_success for quality in qualities]),
-    )
+    names = ("accuracy", "loss", "training_loss", "backdoor_success")
+    means = {name: _mean([getattr(quality, name) for quality in qualities]) for name in names}
+    by_client = tuple(map(_mean, zip(*measured, strict=True))) if measured else None
+    return Quality(**means, client_accuracy=by_client)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -155,7 +155,6 @@ class CommitteeTraffic:
             self._round.sent[phase][client] += size
 
     def _store(self, blobs: StoreBlobs, actor: ClientId | None, phase: str) -> None:
-        """Count blobs that were not sent before."""
         for client, payload in blobs.payloads.items():
             if payload.digest not in self._stored:
                 self._stored.add(payload.digest)

@@ -163,7 +163,6 @@ def _estimate(cells: Iterable[CellRow]) -> Estimate | None:
 
 
 def _greys(table: Sequence[Sequence[Estimate | None]]) -> dict[str, Any]:
-    """Return the shades of a table, from its least number to its largest."""
     numbers = [cell.mean for line in table for cell in line if cell is not None] or [0.0]
     low = min(numbers)
     return {"cmap": "Greys", "vmin": low - 0.1, "vmax": max(*numbers, low + plots.LEAST_SPAN) + 0.1}
@@ -373,7 +372,6 @@ def spent(cells: Sequence[CellRow]) -> Iterator[Drawn]:
 
 
 def _timed_panels(cells: Sequence[CellRow]) -> Iterable[Lines]:
-    """Return the panels of the cells that can be put on a time axis."""
     timed = []
     for cell in cells:
         try:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from clients.experiments.baselines import (
 from clients.experiments.costs import CommitteeTraffic, recorded_traffic
 from clients.experiments.definition import Method, MethodKindName
 from clients.experiments.rows import DECIMALS, CellSeconds, Extra, Traffic
+from clients.models.model import ParameterVector
 from clients.runs.metrics import RoundMetrics
 from clients.runs.open_run import OpenedRun, open_measure, open_memory_run
 from clients.runs.population import Population, populate, with_training_path
@@ -40,10 +41,6 @@ from ledger.protocol.parameters import parts_per_million, rounded_share
 from ledger.protocol.payloads import FLOAT32
 from ledger.protocol.types import ClientId
 
-if TYPE_CHECKING:
-    from clients.models.model import ParameterVector
-
-
 TRAINING = "training"
 SCORING = "scoring"
 EVALUATION = "evaluation"
@@ -52,31 +49,26 @@ EVALUATION = "evaluation"
 class Stopwatch:
     """Adds up seconds by part, on a clock and on one of the process's CPU time."""
 
-    def __init__(
-        self,
-        clock: Callable[[], float] = time.perf_counter,
-        processor: Callable[[], float] = time.process_time,
-    ) -> None:
+    def __init__(self) -> None:
         self.spent: defaultdict[str, float] = defaultdict(float)
-        self._clock, self._processor = clock, processor
-        self._begun = self._opened = self._last = clock()
-        self._processor_begun = self._processor_last = processor()
+        self._begun = self._opened = self._last = time.perf_counter()
+        self._processor_begun = self._processor_last = time.process_time()
 
     @contextmanager
     def timing(self, part: str) -> Iterator[None]:
         """Add what passes in the context to a part."""
-        begun = self._clock()
+        begun = time.perf_counter()
         try:
             yield
         finally:
-            self.spent[part] += self._clock() - begun
+            self.spent[part] += time.perf_counter() - begun
 
     def lap(self) -> None:
-        self._last, self._processor_last = self._clock(), self._processor()
+        self._last, self._processor_last = time.perf_counter(), time.process_time()
 
     def watched(self, engine: Engine) -> Engine:
         """Return an engine to the same effect whose work is timed; rounds begin now."""
-        self._opened = self._clock()
+        self._opened = time.perf_counter()
         return TimedEngine(engine, self)
 
     def seconds(self, *, is_committee: bool) -> CellSeconds:
@@ -212,7 +204,6 @@ def play_run(run: OpenedRun, task: MethodTask) -> MethodRun:
 def _settings_of(
     configuration: Configuration, method: Method
 ) -> FederatedSettings | DecentralisedSettings:
-    """Return the settings of a baseline: with one server, or with as many clients as are active."""
     sizes = configuration.parameters(dimension=1)
     if method.kind == "federated":
         numbers = {"active": sizes.active, "trainers": sizes.trainers, "aggregated": sizes.accepted}
@@ -239,7 +230,6 @@ def _settings_of(
 
 
 def _require_baseline(configuration: Configuration, method: Method) -> None:
-    """Refuse options that the kind lacks, and what the number of participants does not allow."""
     _settings_of(configuration, method).require(configuration.protocol.clients)
 
 
@@ -299,8 +289,9 @@ def _counted(options: Mapping[str, Any], participants: int) -> dict[str, Any]:
         if isinstance(value, dict):
             share = value.get("share")
             if set(value) != {"share"} or not isinstance(share, float):
-                fact = "must be a number or {share = x}"
-                raise ConfigurationError(f"{key} = {value!s:.80}: {fact}")
+                raise ConfigurationError(
+                    f"{key} = {value!s:.80}: must be a number or {{share = x}}"
+                )
             if key not in {"f", "m", "s"}:
                 raise ConfigurationError(f"{key} = {value!s:.80}: does not count updates")
             numbers[key] = rounded_share(parts_per_million(f"{key}.share", share), participants)

@@ -34,8 +34,6 @@ from ledger.protocol.parameters import MAX_MEMBERS, MAX_TRAINERS, parts_per_mill
 
 MAX_CELLS = 20_000
 LONGEST_NAME = 200
-STAND_INS = {"digits_by_writer.npz"}, {"femnist_mini.npz"}
-"""Files of images, each alone in an experiment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +214,6 @@ class CellFactory:
         return configuration
 
     def _content(self, configuration: Configuration, method: Method) -> str:
-        """Return the digest of a cell's inputs without its seed."""
         choice = configuration.data.choice()
         # A file is read for its digest once, not for every cell.
         if repr(choice) not in self.data_digests:
@@ -390,7 +387,8 @@ def playable(
     Without a folder of data, the small version takes scikit-learn's digits for images. Its name is
     another one, so that its rows are never taken for those of the images.
     """
-    if is_quick and data is None and set(definition.files) in STAND_INS:
+    of_images = ({"digits_by_writer.npz"}, {"femnist_mini.npz"})
+    if is_quick and data is None and set(definition.files) in of_images:
         settings = [setting for setting in definition.settings if DATA not in setting]
         # Divided digits have no test of each client.
         settings += ["data.name=digits", "evaluation.per_client=false"]

@@ -141,8 +141,6 @@ def mlp(form: DataForm, options: Mapping[str, Option]) -> Perceptron:
 
 
 class _Layer(nn.Module):
-    """Weights and zero biases, one for each output."""
-
     def __init__(self, *shape: int) -> None:
         super().__init__()
         self.weights = nn.Parameter(torch.zeros(shape))

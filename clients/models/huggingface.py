@@ -55,14 +55,22 @@ def require_plain_base(subject: str, folder: Path) -> None:
     """Reject a folder that names code, pickles, or files elsewhere."""
     if (folder / "adapter_config.json").exists():
         raise ConfigurationError(f"{subject}: holds adapters, and no base")
-    for name in (CONFIG, "generation_config.json", INDEX):
+    for name in (CONFIG, "generation_config.json"):
         if (folder / name).exists():
-            where = f"{subject}: {name}"
             content = read_object(folder / name, MAX_FILE_BYTES)
-            if name == INDEX:
-                _require_own_files(where, content.get("weight_map"))
-            else:
-                _require_own_code(where, content)
+            _require_own_code(f"{subject}: {name}", content)
+    if (folder / INDEX).exists():
+        where, files = f"{subject}: {INDEX}", read_object(folder / INDEX, MAX_FILE_BYTES)
+        weights = files.get("weight_map")
+        named = list(weights.values()) if isinstance(weights, dict) else []
+        for file in named:
+            is_own = isinstance(file, str) and PurePath(file).name == file
+            if not is_own or not file.endswith(".safetensors"):
+                raise ConfigurationError(
+                    f"{where}: names {file!r:.80}, not a .safetensors file here"
+                )
+        if not named:
+            raise ConfigurationError(f"{where}: has no weight_map that names files")
 
 
 def _require_own_code(where: str, content: dict[str, Any]) -> None:
@@ -74,16 +82,6 @@ def _require_own_code(where: str, content: dict[str, Any]) -> None:
             values = list(value.values()) if isinstance(value, dict) else [value]
             if any(chosen not in implementations for chosen in values):
                 raise ConfigurationError(f"{where}: {name} = {value!r:.80}: must be eager or sdpa")
-
-
-def _require_own_files(where: str, files: object) -> None:
-    named = list(files.values()) if isinstance(files, dict) else []
-    for file in named:
-        is_own = isinstance(file, str) and PurePath(file).name == file
-        if not is_own or not file.endswith(".safetensors"):
-            raise ConfigurationError(f"{where}: names {file!r:.80}, not a .safetensors file here")
-    if not named:
-        raise ConfigurationError(f"{where}: has no weight_map that names files")
 
 
 def _members(content: object) -> Iterator[tuple[str, Any]]:
@@ -320,7 +318,6 @@ def _base(path: str, digest: str, task: Task, outputs: int, dtype: str) -> Base:
 
 
 def _require_fit(module: Any, form: DataForm) -> None:
-    """Reject sequences or tokens that a base has no place for."""
     positions, length = getattr(module.config, "max_position_embeddings", None), form.input_shape[0]
     for name, part in module.named_modules():
         # RoBERTa's kind begins to count after the token of padding.

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -146,14 +146,6 @@ def require_same(subject: str, bound: str, here: str) -> None:
         raise ConfigurationError(f"{subject} was {bound}, and is {here}: restore it")
 
 
-class Score(NamedTuple):
-    """What is measured of some samples; `correct` is None where nothing is classified."""
-
-    correct: int | None
-    loss: float
-    counted: int
-
-
 def require_class_labels(task: Task) -> None:
     """Refuse `training.calibrated` for a task without class labels."""
     if task == "regress" or task in LANGUAGE:
@@ -183,16 +175,16 @@ def training_loss(
     return functional.cross_entropy(scores, targets)
 
 
-def score(task: Task, scores: Tensor, targets: Tensor) -> Score:
-    """Return what is measured of some samples, its loss summed in float64."""
+def score(task: Task, scores: Tensor, targets: Tensor) -> tuple[int | None, float, int]:
+    """Return how many are correct (None: no classes), the float64 sum of losses, and the count."""
     if task == "regress":
         error = functional.mse_loss(scores.double(), targets.double(), reduction="none")
-        return Score(None, float(error.mean(1).sum()), len(targets))
+        return None, float(error.mean(1).sum()), len(targets)
     if task in PER_TOKEN:
         scores, targets = scores.flatten(0, 1), targets.flatten()
     loss = functional.cross_entropy(scores.double(), targets, reduction="sum")
     counted = int((targets != NO_TARGET).sum()) if task in PER_TOKEN else len(targets)
-    return Score(int((scores.argmax(1) == targets).sum()), float(loss), counted)
+    return int((scores.argmax(1) == targets).sum()), float(loss), counted
 
 
 def perplexity(task: str | None, loss: float | None) -> float | None:
@@ -460,7 +452,6 @@ def _draws(part: nn.Module) -> bool:
 
 
 def _require_repeatable_start(model: Model) -> None:
-    """Reject a class whose initial values do not follow from the seed."""
     rule = "is not the same in two modules of one seed: draw it by torch's own generator"
     one, other = (_state(model.module()) for _ in range(2))
     for name in one.keys() - {name for name, _ in model.layout}:

@@ -13,15 +13,7 @@ from typing import Any
 from torch import nn
 
 from clients.datasets.federated_data import DataForm, named
-from clients.models.builtin import (
-    alexnet,
-    cnn,
-    leaf_cnn,
-    mlp,
-    sent140_lstm,
-    shakespeare_lstm,
-    softmax,
-)
+from clients.models import builtin
 from clients.models.huggingface import hf
 from clients.models.model import (
     ForeignFactory,
@@ -74,13 +66,13 @@ def user_module(name: str) -> UserModule:
 
 
 MODELS: dict[str, ModuleFactory] = {
-    "softmax": softmax,
-    "cnn": cnn,
-    "leaf_cnn": leaf_cnn,
-    "alexnet": alexnet,
-    "sent140_lstm": sent140_lstm,
-    "shakespeare_lstm": shakespeare_lstm,
-    "mlp": mlp,
+    "softmax": builtin.softmax,
+    "cnn": builtin.cnn,
+    "leaf_cnn": builtin.leaf_cnn,
+    "alexnet": builtin.alexnet,
+    "sent140_lstm": builtin.sent140_lstm,
+    "shakespeare_lstm": builtin.shakespeare_lstm,
+    "mlp": builtin.mlp,
     "hf": hf,
 }
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -30,7 +29,8 @@ from clients.datasets.registry import data_set_named, load_dataset
 from clients.models.model import Model
 from clients.runs.bound_inputs import bound_model
 from clients.runs.malice import poisoned_by
-from ledger.history.round import RoundStatus
+from ledger.history.history import FoldedHistory
+from ledger.history.round import HistoryRound, RoundStatus
 from ledger.io.home import naming, read_file
 from ledger.protocol.documents.envelope import EnvelopeKind, PublishedEnvironment
 from ledger.protocol.documents.run import RunDocument
@@ -42,13 +42,9 @@ from ledger.protocol.training_replay import TrainingEnvironment
 from ledger.protocol.types import NO_DIGEST, ClientId, Digest, Domain, EnvironmentStatement
 from ledger.storage.mailbox import Mailbox
 
-if TYPE_CHECKING:
-    EnvironmentOf = Callable[[int, ClientId], TrainingEnvironment | None]
-    from ledger.history.history import FoldedHistory
-    from ledger.history.round import HistoryRound
-
-
 _log = logging.getLogger(__name__)
+
+EnvironmentOf = Callable[[int, ClientId], TrainingEnvironment | None]
 
 _ROUNDS = 1024  # whose statements are remembered: a replay needs their caps before it trains
 
@@ -64,8 +60,7 @@ class ReplayRequest:
     data: Path | None = None
     mailbox: str | None = None
     salts: Mapping[int, bytes] = field(default_factory=dict)
-    # Private keys of owners, from which salts follow, and clients if none are named.
-    keys: tuple[bytes, ...] = ()
+    keys: tuple[bytes, ...] = ()  # of owners, for their salts, and clients if none are named
     poisoned: bool = False
     trained_here: bool = False
     settings: tuple[str, ...] = ()
@@ -226,9 +221,6 @@ def _drawn(rounds: Sequence[RoundToRepeat], request: ReplayRequest) -> tuple[Rou
     return tuple(round_ for round_ in rounds if round_.updates)
 
 
-_MAX_SALT_BYTES = 100
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class ReplayInputs:
     """Model and samples from which updates are repeated; client i's samples are at index i."""
@@ -359,5 +351,5 @@ def _salt_beside(document: RunDocument, client: ClientId, folder: Path) -> bytes
     if not path.is_file():
         return None
     with naming(path):
-        text = read_file(path, _MAX_SALT_BYTES).decode("ascii", "replace")
+        text = read_file(path, 100).decode("ascii", "replace")
     return salt_of(text, str(path))

@@ -83,10 +83,8 @@ class ReplayedUpdate:
     verdict: ReplayVerdict
     reason: str  # sentence without a full stop; empty for "same"
     environment: TrainingEnvironment
-    # Environment that the update's trainer recorded; None if it did not.
-    recorded: TrainingEnvironment | None = None
-    # Float32, little-endian, of every repeated local step: a secret of the auditor.
-    losses: bytes | None = None
+    recorded: TrainingEnvironment | None = None  # by the update's trainer, if it did
+    losses: bytes | None = None  # float32, little-endian, of each local step: the auditor's secret
     # None if the bits are equal, or there is no recorded update of the right length.
     difference: UpdateDifference | None = None
 
@@ -119,13 +117,7 @@ class ComparedAttestation:
     reason: str
 
     def as_dict(self) -> dict[str, Any]:
-        return {
-            "round": self.round,
-            "client": int(self.client),
-            "auditor": to_hex(self.auditor),
-            "finding": self.finding,
-            "reason": self.reason,
-        }
+        return asdict(self) | {"client": int(self.client), "auditor": to_hex(self.auditor)}
 
     def __str__(self) -> str:
         about = f"attestation of round {self.round}, client {self.client}, by "

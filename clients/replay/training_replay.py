@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +17,7 @@ from clients.configuration.schema import Configuration
 from clients.datasets.own_samples import samples_digest_of
 from clients.devices import available_caps, cap_named, device_named
 from clients.replay.replay_inputs import (
+    EnvironmentOf,
     InputsMissingError,
     RecordedRun,
     RecordedUpdate,
@@ -44,9 +44,6 @@ from ledger.protocol.payloads import FLOAT32, PayloadForm
 from ledger.protocol.training_replay import ReplayVerdict, TrainingEnvironment
 from ledger.protocol.types import ClientId, Digest
 from ledger.storage.blobs import BlobReader
-
-if TYPE_CHECKING:
-    from clients.replay.replay_inputs import EnvironmentOf
 
 
 def replay_run(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 
+from clients.configuration.schema import Configuration
 from clients.datasets.federated_data import FederatedData, named_stream, parse_settings
 from clients.datasets.own import OWN, OwnOptions, trial_data
 from clients.datasets.own_samples import (
@@ -33,9 +33,6 @@ from ledger.io.user_code import user_code
 from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.rules.distance import OwnRuleName
-
-if TYPE_CHECKING:
-    from clients.configuration.schema import Configuration
 
 
 def require_bound_inputs(

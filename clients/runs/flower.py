@@ -371,27 +371,22 @@ class TrainingNode:
 
     def answer(self, message: bytes, partition: int, partitions: int) -> bytes:
         """Return the answer to untrusted bytes, which may be a reason."""
+        limit = 4 * self._dimension + MAX_OVERHEAD_BYTES
+        request: NodeQuery | TrainingRequest
         try:
-            return encode(self._answer(message, partition, partitions))
+            request = decode(message, limit, NodeQuery, TrainingRequest)
+            if request.run != self._run:
+                raise ConfigurationError(
+                    "the settings of the run differ between ServerApp and SuperNode: install the "
+                    "same app on both, with the same run.toml and run configuration"
+                )
+            if isinstance(request, NodeQuery):
+                return encode(NodeDescription(partition, partitions, str(self._environment)))
+            start = vector_from_bytes(request.start, self._dimension)
+            trained = self._engine.train(start, [*map(TrainingJob, request.clients, request.seeds)])
+            return encode(TrainedPayloads(tuple(bytes(each.payload.data) for each in trained)))
         except (CmflError, ValueError) as error:
             return encode(NodeFailure(str(error)))
 
     def close(self) -> None:
         self._engine.close()
-
-    def _answer(
-        self, message: bytes, partition: int, partitions: int
-    ) -> NodeDescription | TrainedPayloads:
-        limit = 4 * self._dimension + MAX_OVERHEAD_BYTES
-        request: NodeQuery | TrainingRequest = decode(message, limit, NodeQuery, TrainingRequest)
-        if request.run != self._run:
-            raise ConfigurationError(
-                "the settings of the run differ between ServerApp and SuperNode: install the same "
-                "app on both, with the same run.toml and run configuration"
-            )
-        if isinstance(request, NodeQuery):
-            return NodeDescription(partition, partitions, str(self._environment))
-        start = vector_from_bytes(request.start, self._dimension)
-        jobs = list(map(TrainingJob, request.clients, request.seeds))
-        trained = self._engine.train(start, jobs)
-        return TrainedPayloads(tuple(bytes(update.payload.data) for update in trained))

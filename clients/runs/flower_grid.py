@@ -121,9 +121,6 @@ def training_app(node: Callable[[Context], TrainingNode]) -> ClientApp:
     return app
 
 
-_START_SECONDS = 120.0
-
-
 @contextmanager
 def simulated_nodes(configuration: Configuration) -> Iterator[GridNodes]:
     """Simulate a SuperNode for each client of a run, on as many cores as it has workers."""
@@ -154,7 +151,7 @@ def simulated_nodes(configuration: Configuration) -> Iterator[GridNodes]:
         thread = threading.Thread(target=_simulate, args=(arguments, grids), name="flower")
         thread.start()
         try:
-            grid = grids.get(timeout=_START_SECONDS)
+            grid = grids.get(timeout=120)
             if isinstance(grid, Exception):
                 raise TrainingError(f"Flower's simulation does not start: {grid}") from grid
             yield GridNodes(grid)

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from clients.adversaries.attackers import Attackers, AttackMemory, false_model, malicious_clients
 from clients.adversaries.faults import MemberFault, TrainerFault, assign_faults
 from clients.attacks.registry import attack_code, attack_named, try_attack
 from clients.attacks.samples import DATA_ATTACKS, poisoned
 from clients.attacks.updates import attack_parameters
+from clients.configuration.schema import Configuration
 from clients.datasets.federated_data import FederatedData, named_stream
+from clients.runs.population import Population
 from ledger.io.home import naming
 from ledger.protocol.encoding import RegisteredClient
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import ClientId
-
-if TYPE_CHECKING:
-    from clients.configuration.schema import Configuration
-    from clients.runs.population import Population
 
 
 def with_adversaries(population: Population, configuration: Configuration) -> Population:

@@ -76,10 +76,8 @@ def training_samples(data: FederatedData) -> Samples:
 class Quality:
     """Quality of a model; all None if it was not evaluated."""
 
-    # Share of the test samples, or tokens, that is classified correctly, in [0, 1].
-    accuracy: float | None = None
-    # Mean cross-entropy or squared error there; None also if it is not finite.
-    loss: float | None = None
+    accuracy: float | None = None  # share of the test samples, or tokens, in [0, 1]
+    loss: float | None = None  # mean cross-entropy or squared error; None also if not finite
     training_loss: float | None = None
     # On each client's test samples; None for a client without any.
     client_accuracy: tuple[float | None, ...] | None = None
@@ -101,8 +99,7 @@ class RoundMetrics(Quality):
     malicious_trained: int
     malicious_served: int
     malicious_accepted: int
-    # In which the aggregation and the election were decided, from 0; None if abandoned.
-    views: tuple[int, int] | None
+    views: tuple[int, int] | None  # of aggregation and election, from 0; None if abandoned
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain data; what was decided comes before the quality."""

@@ -250,7 +250,6 @@ def open_memory_run(
     home: Path,
     name: str,
     configuration: Configuration,
-    disk: Disk = DISK,
     *,
     chain_id: int = DEFAULT_CHAIN_ID,
     watched: Watched | None = None,
@@ -262,11 +261,8 @@ def open_memory_run(
     document = run_document(configuration, population)
     ledger, blobs = memory_ledger(document, chain_id=chain_id), MemoryBlobs()
     blobs.put(vector_bytes(population.initial))
-    folder = run_folder(home, name, disk)
-    with (
-        open_measure(configuration, population, None, watched) as measure,
-        run_lock(folder.paths, disk),
-    ):
+    folder = run_folder(home, name)
+    with open_measure(configuration, population, None, watched) as measure, run_lock(folder.paths):
         require_new(home, name)  # another process may have played it since the command began
         folder.write_configuration(configuration)
         mail, journal = MemoryMailbox(), MemoryJournal()

@@ -40,8 +40,7 @@ class Population:
 
     parameters: Parameters
     signers: tuple[KeySigner, ...]  # keys by ascending address; none of owners from outside
-    # Address of each client, and the samples that it declares.
-    registry: tuple[RegisteredClient, ...]
+    registry: tuple[RegisteredClient, ...]  # addresses, and the samples that they declare
     data: FederatedData
     clean: FederatedData
     model: Model
@@ -63,7 +62,6 @@ class Population:
         return Attackers(self.malicious, self.attack, parameters)
 
     def attack_memory(self, configuration: Configuration) -> AttackMemory | None:
-        """Return what the attackers know before a run begins; None unless their attack needs it."""
         if self.attack is None:
             return None
         from clients.runs.malice import attack_memory  # noqa: PLC0415

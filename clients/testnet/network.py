@@ -54,8 +54,6 @@ _BACKOFF = Backoff(0.05, 1)
 ANVIL_TEST_KEY = bytes.fromhex("ac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80")
 """PUBLIC TEST KEY of the first account of every anvil, which prints it itself."""
 
-_MOST_ANSWER_BYTES = 1 << 20
-
 
 @dataclass(frozen=True, slots=True)
 class ChainPace:
@@ -182,12 +180,11 @@ class ChainNode:
         self.process.end(30)
 
     def ask(self, method: str, *parameters: object) -> object:
-        return HttpTransport(self.url, 30, _MOST_ANSWER_BYTES).ask(method, *parameters)
+        return HttpTransport(self.url, 30, 1 << 20).ask(method, *parameters)
 
 
-def _polled(look: Callable[[], T | None], failure: str, seconds: float = WORKER_SECONDS) -> T:
-    """Return the first answer that is not None, within some seconds."""
-    answer = RetryPolicy(_BACKOFF, deadline_seconds=seconds).poll(look)
+def _polled(look: Callable[[], T | None], failure: str) -> T:
+    answer = RetryPolicy(_BACKOFF, deadline_seconds=WORKER_SECONDS).poll(look)
     if answer is None:
         raise CommandError(failure)
     return answer
@@ -236,7 +233,6 @@ class WorkerSlot:
         return self.process
 
     def start_with_folder(self, folder: Path, name: str) -> CommandProcess:
-        """Start a worker with this slot's keys and another folder."""
         paths = self.paths
         words: list[object] = ["worker", "--rpc-url", paths.chain, "--blobs", paths.blobs]
         words += ["--mailbox", paths.mailbox, "--folder", folder, *self._arguments]
@@ -345,7 +341,9 @@ class LocalNetwork:
         logs = settings.home / "logs"
         self.processes = self._open.enter_context(CommandRunner(self.entry, logs, MODULES))
         self.node = ChainNode(settings, self.processes)
-        self._open.callback(self._end_in_order)
+        # The chain closes its file first; everything else is killed after it.
+        self._open.enter_context(suppress(CommandError))
+        self._open.callback(self.node.stop)
         self._say(f"{settings.chain} chain at {self.node.url}")
         chain_id = self.node.start()
         self._deploy(chain_id)
@@ -388,11 +386,6 @@ class LocalNetwork:
         arguments = ["deploy", "--home", settings.home, "--run", RUN, "--config", file, *on_node]
         self.processes.run("deploy", arguments, environment=payer)
 
-    def _end_in_order(self) -> None:
-        """Let the chain close its file; everything else is killed after it."""
-        with suppress(CommandError):
-            self.node.stop()
-
     @property
     def _mailbox(self) -> str:
         return self._store_url if self._store_port else str(self.settings.home / "mailbox")
@@ -422,7 +415,7 @@ def worker_arguments(
     return words if configuration.data.path is None else [*words, "--data", configuration.data.path]
 
 
-def wait_for_port(port: int, process: CommandProcess, seconds: float = WORKER_SECONDS) -> None:
+def wait_for_port(port: int, process: CommandProcess) -> None:
     """Return once a process listens on a port of this machine."""
 
     def is_listening() -> bool | None:
@@ -432,4 +425,4 @@ def wait_for_port(port: int, process: CommandProcess, seconds: float = WORKER_SE
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", port)) == 0 or None
 
-    _polled(is_listening, f"{process.name} does not listen on port {port}", seconds)
+    _polled(is_listening, f"{process.name} does not listen on port {port}")

@@ -8,9 +8,9 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from clients.testnet import ChainKind
+from clients.testnet.network import LocalNetwork
 from ledger.chain.contract.ledger import CommitteeLedger
 from ledger.history.history import FoldedHistory
 from ledger.history.round import HistoryRound, read_documents
@@ -19,9 +19,6 @@ from ledger.protocol.errors import ChainError
 from ledger.protocol.ledger_state import LedgerStage
 from ledger.protocol.types import ClientId, Digest, DropoutReason
 from ledger.storage.blobs import BlobReader
-
-if TYPE_CHECKING:
-    from clients.testnet.network import LocalNetwork
 
 MOST_RESTARTS = 5
 RESTART_SECONDS = 60.0
@@ -40,8 +37,7 @@ class WatchedRound:
     views: tuple[int, int] | None
     accepted: tuple[ClientId, ...]
     late: tuple[ClientId, ...]  # active clients without a commitment by the closing block
-    # Active clients with a commitment, whose payload is not in the record.
-    unusable: tuple[ClientId, ...]
+    unusable: tuple[ClientId, ...]  # with a commitment, whose payload is not in the record
     refused: tuple[ClientId, ...]
     banned: tuple[ClientId, ...]
     model: Digest | None
@@ -58,11 +54,11 @@ class RoundWatch:
     """Follows the rounds of a contract in order."""
 
     def __init__(
-        self, ledger: CommitteeLedger, blobs: BlobReader, now: Callable[[], float], first: int = 1
+        self, ledger: CommitteeLedger, blobs: BlobReader, now: Callable[[], float]
     ) -> None:
-        """Start at a round; `now` returns seconds by the watcher's clock."""
+        """Start at round 1; `now` returns seconds by the watcher's clock."""
         self.ledger, self._blobs, self._now = ledger, blobs, now
-        self._next, self._since = first, now()
+        self._next, self._since = 1, now()
 
     def is_finished(self) -> bool:
         """Return whether no round is open any more; False if the node does not answer."""

@@ -38,18 +38,12 @@ from clients.training.updates import EncodedRow, ResidentUpdates, RowPayloads, U
 from ledger.io.user_code import message_of
 from ledger.protocol.errors import CmflError
 
-# Part of a worker's share of the remaining cost that it takes: the others never wait for a late
-# large piece, and small jobs are still sent many at a time.
-_SHARE = 0.5
-_LONGEST = 500
-
 
 def trainer_of(workload: Workload, resident: ResidentUpdates | None = None) -> UpdateTrainer:
     """Return a new trainer for this process; `resident` keeps the updates on a GPU as well."""
     if workload.path == "plain":
         return PlainTrainer(workload, resident)
-    # The imports for tracing are only needed on this path.
-    from clients.training.lockstep.trainer import LockstepTrainer  # noqa: PLC0415
+    from clients.training.lockstep.trainer import LockstepTrainer  # noqa: PLC0415 - with tracing
 
     return LockstepTrainer(workload, resident)
 
@@ -67,7 +61,9 @@ class JobQueue:
 
     def take(self) -> list[int]:
         """Return the indices of the jobs that a free worker does next; empty if none are left."""
-        target_cost = _SHARE * self._remaining_cost / self._workers
+        # Half of its share of the remaining cost: the others never wait for a late large piece, and
+        # small jobs are still sent many at a time.
+        target_cost = 0.5 * self._remaining_cost / self._workers
         jobs: list[int] = []
         cost = 0
         while chunk := list(islice(self._remaining, self._chunk)):
@@ -91,7 +87,7 @@ def as_training_error() -> Iterator[None]:
         failure = card_failure(error)
         if failure is not None:
             raise TrainingError(failure) from error
-        message = " ".join(f"{type(error).__name__}: {message_of(error)}".split())[:_LONGEST]
+        message = " ".join(f"{type(error).__name__}: {message_of(error)}".split())[:500]
         raise TrainingError(f"the model failed: {message}") from error
 
 

@@ -17,13 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from clients.datasets.federated_data import SettingsTable
+from clients.datasets.federated_data import Collate, Samples, SettingsTable
 from ledger.protocol.errors import CmflError, ConfigurationError
 from ledger.protocol.payloads import FLOAT32, Payload, PayloadForm
 from ledger.protocol.rules.distance import Distances
 
 if TYPE_CHECKING:
-    from clients.datasets.federated_data import Collate, Samples
     from clients.models.model import Model, ParameterVector
 
 
@@ -98,7 +97,6 @@ class LocalTraining(SettingsTable):
         return self
 
     def steps(self, samples: int) -> int:
-        """Return the number of local steps of a client with so many samples."""
         if self.local_epochs is not None:
             return self.local_epochs * math.ceil(samples / self.batch_size)
         return self.local_steps or 0
@@ -121,8 +119,7 @@ class Workload:
     training: LocalTraining
     device: str
     path: TrainingPath
-    # Number of training samples of all clients of the run; None if all are in `train`.
-    sizes: tuple[int, ...] | None = None
+    sizes: tuple[int, ...] | None = None  # of all clients' samples; None if all are in `train`
     records_losses: bool = False  # whether updates come with the loss of every local step
     form: PayloadForm = FLOAT32
 
@@ -165,8 +162,7 @@ class TrainedUpdate:
 
     client: int
     payload: Payload
-    # Float32, little-endian, of every local step; None if they are not recorded.
-    losses: bytes | None = None
+    losses: bytes | None = None  # float32, little-endian, of every local step, if recorded
     # The payload's numbers, or the trained ones if its form cannot hold them, shape (d,); None if
     # the payload's bytes are the float32 numbers themselves.
     numbers: NDArray[np.float32] | None = None

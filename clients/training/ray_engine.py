@@ -44,7 +44,6 @@ from ledger.protocol.rules.distance import Distances
 
 LOCAL = "local"  # address of a cluster that starts and ends with its user
 _ADDRESS = re.compile(r"(?:ray://)?(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+):(?P<port>[0-9]{1,5})")
-_TIMEOUT_SECONDS = 10.0
 
 
 def require_reachable(address: str) -> None:
@@ -59,7 +58,7 @@ def require_reachable(address: str) -> None:
         )
     try:
         host_and_port = match["host"].strip("[]"), int(match["port"])
-        socket.create_connection(host_and_port, _TIMEOUT_SECONDS).close()
+        socket.create_connection(host_and_port, timeout=10).close()
     except (OSError, UnicodeError) as error:  # an invalid host name cannot be encoded
         raise ConfigurationError(
             f"machine.ray_address = {address}: no cluster answers there: {error}"

@@ -33,7 +33,6 @@ from ledger.protocol.rules.distance import DistanceRule, Distances, Travel, Upda
 from ledger.protocol.types import ClientId, Digest
 
 _ALIGNMENT = 64  # suits vector instructions and cache lines
-_DTYPE = "<f4"
 _ITEM_BYTES = 4
 
 
@@ -130,7 +129,7 @@ class UpdateMatrix:
         self._memory.require(count * self._dimension * _ITEM_BYTES)
         if self._encoded is not None:
             self._encoded.require(count * self._form.size(self._dimension))
-        return self._memory.array(ArrayLocation(0, _DTYPE, (count, self._dimension)))
+        return self._memory.array(ArrayLocation(0, "<f4", (count, self._dimension)))
 
     def encode(self, count: int, index: int) -> EncodedRow:
         """Write the payload of one of `count` rows, and round the row to it if it is usable."""
@@ -316,19 +315,15 @@ class DownloadWriter:
             copy.result()
         formed = self._formed[buffer] if self._kept is None else self._kept[place]
         form(formed)
-        event = self._download(formed, self._buffers[buffer])
-        self._copies[buffer] = self._pool.submit(self._complete, place, buffer, event)
-
-    def _download(self, formed: torch.Tensor, buffer: torch.Tensor) -> torch.cuda.Event | None:
-        """Begin a copy; return its end, before which neither tensor is used, None if it is over."""
+        event: torch.cuda.Event | None = None  # before it neither tensor is used
         if self._stream is None:
-            buffer.copy_(formed)
-            return None
-        self._stream.wait_stream(torch.cuda.current_stream(formed.device))  # it is being formed
-        with torch.cuda.stream(self._stream):
-            buffer.copy_(formed, non_blocking=True)
-        event: torch.cuda.Event = self._stream.record_event()
-        return event
+            self._buffers[buffer].copy_(formed)
+        else:
+            self._stream.wait_stream(torch.cuda.current_stream(formed.device))  # it is being formed
+            with torch.cuda.stream(self._stream):
+                self._buffers[buffer].copy_(formed, non_blocking=True)
+            event = self._stream.record_event()
+        self._copies[buffer] = self._pool.submit(self._complete, place, buffer, event)
 
     def finish(self) -> None:
         for copy in self._copies:

@@ -162,7 +162,6 @@ class FailureTracker:
         return result
 
     def record_failure(self, part: WorkPart, moment: Moment, error: Exception) -> None:
-        """Count a failure, log it if it is new, and set the next attempt."""
         sentence = str(error)[:500]
         before = self.ongoing.get(part)
         times = 1 if before is None else before.times + 1
@@ -429,7 +428,12 @@ class RoundTraining:
     def updates(self, assigned: TrainingAssignment) -> Mapping[ClientId, Payload] | None:
         """Return the durable update of every assigned client; None while they are being trained."""
         if assigned is not self._about:
-            self._begin(assigned)
+            number, clients = assigned.round, assigned.clients
+            limit, find = assigned.payload_bytes, self._own.find
+            stored = {c: find(number, c, assigned.origin, limit) for c in clients}
+            self.held = {client: update for client, update in stored.items() if update is not None}
+            self._own.forget(number)
+            self._about = assigned
         missing = [client for client in assigned.clients if client not in self.held]
         if not missing:
             return self.held
@@ -456,13 +460,6 @@ class RoundTraining:
     def forget(self) -> None:
         """Release the updates: the engine reuses their memory."""
         self._about, self.held = None, {}
-
-    def _begin(self, assigned: TrainingAssignment) -> None:
-        number, limit = assigned.round, assigned.payload_bytes
-        stored = {c: self._own.find(number, c, assigned.origin, limit) for c in assigned.clients}
-        self.held = {client: update for client, update in stored.items() if update is not None}
-        self._own.forget(number)
-        self._about = assigned
 
     def _trained(self, model: NDArray[np.float32], jobs: list[TrainingJob]) -> TrainingResult:
         """Train all clients together; after a failure, one by one."""

@@ -349,7 +349,6 @@ class PreflightChecks:
         return CheckState.OK, f"{folder} is free, {journal}, {free / 1e9:.1f} GB are left"
 
     def _uploads(self) -> UploadSigner:
-        """Return a signer of uploads, on behalf of these clients in the open round."""
         signers = _needed(self._signers)
         uploads = upload_signer(_needed(self._domain), signers)
         uploads.round = _needed(self._state).round

@@ -327,7 +327,6 @@ T = TypeVar("T")
 
 BACKOFF = Backoff(0.25, longest_seconds=1)  # round 1 may take commitments for seconds only
 SHORTEST_PAUSE_SECONDS = 0.01
-_STEP_SECONDS = 0.25
 
 
 @dataclass(slots=True)
@@ -357,7 +356,7 @@ class Startup:
             self._write(WorkerState.STARTING)
             left = backoff.pause(failures)
             while left > 0:
-                step = min(_STEP_SECONDS, left)
+                step = min(0.25, left)
                 if self.wait(step) or self.folder.leave.exists():
                     self._write(WorkerState.ENDED)
                     self.folder.leave.unlink(missing_ok=True)
@@ -401,7 +400,6 @@ class WorkerLoop:
         self.folder.leave.unlink(missing_ok=True)
 
     def _has_ended(self) -> bool:
-        """Return whether nothing is left to do, or the worker may leave now if asked to."""
         if self.worker.is_finished:
             _log.info("the run is finished")
             return True

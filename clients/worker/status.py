@@ -212,8 +212,7 @@ def serve_metrics(metrics: WorkerMetrics, port: int | None) -> Iterator[int | No
     if port is None:
         yield None
         return
-    # Only those who want metrics need the package.
-    from prometheus_client import CollectorRegistry, start_http_server  # noqa: PLC0415
+    from prometheus_client import CollectorRegistry, start_http_server  # noqa: PLC0415 - an extra
 
     registry = CollectorRegistry()
     registry.register(metrics)

@@ -29,14 +29,8 @@ TENSORS = ".safetensors"
 
 _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # an LZMA header orders any memory
 _DAMAGE = (
-    zipfile.BadZipFile,
-    zlib.error,
-    tokenize.TokenError,
-    SyntaxError,
-    EOFError,
-    OSError,
-    ValueError,
-    LookupError,
+    *(zipfile.BadZipFile, zlib.error, tokenize.TokenError, SyntaxError, EOFError),
+    *(OSError, ValueError, LookupError),
     RuntimeError,  # encrypted members, and NotImplementedError: unknown zip features
 )
 
@@ -122,7 +116,7 @@ def _opened(path: Path, max_bytes: int | None) -> AbstractContextManager[_Held]:
 @contextmanager
 def _archive(path: Path, max_bytes: int | None) -> Iterator[_Held]:
     try:
-        size = _size_of(path, max_bytes or MAX_FILE_BYTES)
+        size = size_of(path, max_bytes or MAX_FILE_BYTES)
         with zipfile.ZipFile(path) as archive:
             entries = archive.infolist()
             if any(entry.compress_type not in _COMPRESSIONS for entry in entries):
@@ -146,7 +140,8 @@ def _archive(path: Path, max_bytes: int | None) -> Iterator[_Held]:
         raise ConfigurationError(f"{path}: not a readable .npz file ({error})") from error
 
 
-def _size_of(path: Path, limit: int) -> int:
+def size_of(path: Path, limit: int) -> int:
+    """Return the size of a regular file; reject a larger one than the limit."""
     require_file(path)
     size = path.stat().st_size
     if size > limit:
@@ -170,7 +165,6 @@ def _form(
 
 
 def _require_form(where: str, dtype: str, shape: tuple[int, ...], rule: ArrayRule) -> None:
-    """Reject another type or shape than the rule's."""
     length = dtype.removeprefix("<U")
     is_text = rule.dtype == "<U" and length.isdecimal() and 0 < int(length) <= LONGEST_TEXT
     if dtype != rule.dtype and not is_text:
@@ -206,7 +200,7 @@ def _tensors(path: Path) -> Iterator[_Held]:
     from safetensors import SafetensorError, safe_open  # noqa: PLC0415 - few files need it
 
     try:
-        size = _size_of(path, MAX_FILE_BYTES)
+        size = size_of(path, MAX_FILE_BYTES)
         with safe_open(path, "numpy") as file:
             names = list(file.keys())
             slices = {name: file.get_slice(name) for name in names}

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from clients.datasets.federated_data import Labels, Records
+from clients.datasets.federated_data import Labels, Records, Samples
 from clients.datasets.files.archives import MAX_OWN_BYTES, array_names, require_file
 from clients.datasets.files.tables import column_names, csv_header, read_json_lines, read_object
 from ledger.io.home import naming, read_text
@@ -141,7 +141,6 @@ def _saved_files(folder: Path) -> tuple[Path, ...]:
 
 
 def _stated_files(folder: Path) -> tuple[Path, ...]:
-    """Return the Arrow files that a data set's state names."""
     state = folder / _STATE
     content = read_object(state, 2**20)
     if content.get("_indices_data_files"):
@@ -160,18 +159,10 @@ MAX_SAMPLES = 10_000_000
 LONGEST_NAME = 200
 
 
-class LeafPart(NamedTuple):
-    """Some samples of one user, in the form of records."""
-
-    x: NDArray[Any]
-    y: Labels
-
-
-Convert = Callable[[str, list[Any], list[Any]], LeafPart]
+Convert = Callable[[str, list[Any], list[Any]], Samples]
 """Makes samples of a file's inputs and labels; the first argument is their source in messages."""
 
-
-LeafUser = dict[str, LeafPart]
+LeafUser = dict[str, Samples]
 """One user's samples: at most one part for `train` and one for `test`."""
 
 

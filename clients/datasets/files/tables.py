@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clients.datasets.files.archives import LONGEST_TEXT, MAX_OWN_BYTES, require_file
+from clients.datasets.files.archives import LONGEST_TEXT, MAX_OWN_BYTES, size_of
 from ledger.io.extras import install_command
 from ledger.io.home import read_text
 from ledger.io.parsing import parse_json
@@ -260,10 +260,7 @@ def _opened(path: Path) -> Iterator[Any]:
     """Open a table; any failure while it is open becomes one kind of error."""
     arrow = imported("pyarrow", "data", f"{path.suffix} files")
     try:
-        require_file(path)
-        size = path.stat().st_size
-        if size > MAX_FILE_BYTES:
-            raise ConfigurationError(f"{path}: {size} bytes, more than {MAX_FILE_BYTES}")
+        size_of(path, MAX_FILE_BYTES)
         if path.suffix != PARQUET:
             with arrow.OSFile(str(path)) as file, arrow.ipc.open_stream(file) as stream:
                 yield stream

@@ -177,8 +177,6 @@ def chain_of(module: nn.Module, form: DataForm) -> Chain:
 
 
 class _Follower(fx.Interpreter):
-    """Interpreter that stores the value of each node."""
-
     def __init__(self, traced: fx.GraphModule) -> None:
         super().__init__(traced)
         self.extra_traceback = False  # for it, torch imports its compiler, for seconds

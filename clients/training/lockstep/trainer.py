@@ -108,9 +108,6 @@ class Staging:
         np.divide(is_taken, counts[:, None], out=self._weights[: len(rows), place, :, 0].numpy())
 
 
-_WARM_UPS = 3  # as torch's notes on CUDA graphs recommend: libraries choose kernels first
-
-
 class Recorder:
     """Records a piece of work for repetition, or repeats the work itself."""
 
@@ -138,7 +135,7 @@ class CudaGraphRecorder(Recorder):
         try:
             self._stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(self._stream):
-                for _ in range(_WARM_UPS):
+                for _ in range(3):  # torch's notes on CUDA graphs: libraries choose kernels first
                     work()
             torch.cuda.current_stream().wait_stream(self._stream)
             graph = torch.cuda.CUDAGraph()

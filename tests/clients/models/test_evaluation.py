@@ -154,9 +154,9 @@ def test_tokens_without_a_target_count_nowhere() -> None:
     scores = torch.zeros(1, 3, 2)
     targets = torch.tensor([[0, 1, NO_TARGET]])
     assert float(tasks.training_loss("token-classify", scores, targets)) == pytest.approx(TWICE)
-    found = tasks.score("token-classify", scores, targets)
-    assert (found.correct, found.counted) == (1, 2)
-    assert found.loss == pytest.approx(2 * TWICE)
+    correct, loss, counted = tasks.score("token-classify", scores, targets)
+    assert (correct, counted) == (1, 2)
+    assert loss == pytest.approx(2 * TWICE)
 
 
 def test_numbers_are_measured_by_their_squared_error() -> None:
