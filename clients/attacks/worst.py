@@ -125,7 +125,7 @@ class Frame:
 _DISTANCES = fast_distances()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Game:
     """A round with stand-ins for the honest clients, whose coefficients have shape (honest, k)."""
 
@@ -177,20 +177,26 @@ class Game:
             return np.zeros(rows.shape[1]) if step is None else step
         return np.asarray(rows.mean(axis=0, dtype=np.float64))
 
-    def _committee_step(self, parameters: Parameters, updates: Mapping[ClientId, Update]) -> Floats:
+    @cached_property
+    def _inputs(self) -> Inputs:
         members = set(self.members)
-        trainers = tuple(client for client in updates if client not in members)
-        inputs = Inputs(
-            parameters=parameters,
+        trainers = tuple(client for client in sorted(self.clients) if client not in members)
+        assert self.attacker.parameters is not None, "only a committee's round has inputs"
+        return Inputs(
+            parameters=self.attacker.parameters,
             domain=Domain(0, _NOBODY, NO_DIGEST),
-            registry=(RegisteredClient(_NOBODY, 1),) * len(updates),
+            registry=(RegisteredClient(_NOBODY, 1),) * len(self.clients),
             round=1 if self.travel is None else 2,
             seed=NO_DIGEST,
             participants=Participants(self.members, trainers, frozenset()),
             closing=RoundClosing(0, NO_DIGEST, {}),
         )
+
+    def _committee_step(self, parameters: Parameters, updates: Mapping[ClientId, Update]) -> Floats:
+        inputs = self._inputs
         travel = self.travel if inputs.needs_displacement else None
         distances = _DISTANCES(parameters.distance_rule, travel, updates, self.members)
+        trainers = inputs.participants.trainers
         vectors = score_vectors(inputs.round, distances, tuple(updates), trainers, self.members)
         start = np.zeros(self.coordinates.shape[1], dtype=np.float32)
         accepted = rank_trainers(parameters, vectors).accepted

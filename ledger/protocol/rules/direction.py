@@ -188,6 +188,9 @@ def median_from_others(squares: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def norm_of(update: NDArray[np.float32], size: int = _PART) -> float:
     """Return ‖Δ‖, accumulated in float64 over parts of this size."""
+    if len(update) <= size:
+        whole = update.astype(np.float64)
+        return sqrt(np.dot(whole, whole))
     parts = (update[part].astype(np.float64) for part in _parts(update, size))
     return sqrt(sum(float(np.dot(part, part)) for part in parts))
 
@@ -197,6 +200,8 @@ def _parts(update: NDArray[np.float32], size: int = _PART) -> Iterator[slice]:
 
 
 _ONE_THREAD = 1 << 13  # numbers that NumPy's BLAS multiplies on one thread
+_FEW = 128  # numbers whose squares `fsum` adds sooner than levels do
+_NOT_FINITE = "an update that is not finite has no norm"
 _ROUGH = 1e-9  # part of a norm by which one that is summed in float64 differs from it at most
 
 Vectors = Mapping[ClientId, "NDArray[np.float32]"]
@@ -229,6 +234,11 @@ def quantile_place(count: int) -> int:
 
 def exact_norm(update: NDArray[np.float32]) -> float:
     """Return ‖Δ‖ of d ≤ 2^28 finite numbers: the root of the exact sum of squares, rounded once."""
+    if len(update) <= _FEW:
+        total = fsum(np.square(update, dtype=np.float64).tolist())
+        if not isfinite(total):
+            raise ValueError(_NOT_FINITE)
+        return sqrt(total)
     sums, error = _sums_of_squares(update, 1)
     least, most = fsum([*sums, -error]), fsum([*sums, error])
     # Both round to one number, except where the sum is almost halfway between two.
@@ -253,7 +263,7 @@ def _sums_of_squares(
         np.multiply(rest, rest, out=rest)
         largest = float(rest.max())
         if not isfinite(largest):
-            raise ValueError("an update that is not finite has no norm")
+            raise ValueError(_NOT_FINITE)
         exponent, level = frexp(largest)[1], 0
         while largest and (rest.any() if levels is None else level < levels):
             unit = ldexp(1.0, exponent + 16)

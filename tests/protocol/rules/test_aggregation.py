@@ -149,13 +149,14 @@ def test_a_norm_near_a_rounding_boundary_is_exact(
     monkeypatch.setattr(direction, "_sums_of_squares", sums_of_squares)
     exact_norm(update)
     assert levels == [1, None]
-    exact_norm(np.ones(5, np.float32))  # far from a boundary, and so rounded at once
+    exact_norm(np.ones(500, np.float32))  # far from a boundary, and so rounded at once
     assert levels == [1, None, 1]
 
 
-def test_what_is_not_finite_has_no_norm() -> None:
+@pytest.mark.parametrize("zeros", [0, 1000])
+def test_what_is_not_finite_has_no_norm(zeros: int) -> None:
     with pytest.raises(ValueError, match="finite"):
-        exact_norm(f32(1, float("inf")))
+        exact_norm(f32(1, float("inf"), *[0] * zeros))
 
 
 def test_accepted_updates_are_shortened_to_two_fifths_of_all() -> None:
