@@ -180,7 +180,10 @@ def _packaged() -> dict[str, dict[str, Any]]:
 
 
 def _extended(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values with those that they extend; a name stands for its method or condition."""
+    """Return values with those that they extend, of which `false` removes one.
+
+    A name stands for its method or condition.
+    """
     own, base = dict(values), {}
     if "extends" in values:
         base = _extended(_values_of(str(own.pop("extends"))))
@@ -188,7 +191,7 @@ def _extended(values: Mapping[str, Any]) -> dict[str, Any]:
         tables = (*_packaged()[METHODS].get(key, []), *base.get(key, []))
         known = {table["name"]: table for table in tables}
         own[key] = [known.get(one, one) if isinstance(one, str) else one for one in own[key]]
-    return base | own
+    return {key: value for key, value in (base | own).items() if value is not False}
 
 
 def _values_of(name: str) -> dict[str, Any]:
@@ -246,7 +249,7 @@ def _only_condition(definition: Definition) -> str:
 
     settings = tuple(setting for setting in definition.settings if isinstance(setting, str))
     malice = plain_values(definition.preset, settings=settings).get("malice", {})
-    return str(malice["attack"]) if malice.get("attack") else "clean"
+    return str(malice["attack"]) if malice.get("attack") else "none"
 
 
 def require_consistent(definition: Definition, name: str) -> None:

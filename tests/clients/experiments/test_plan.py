@@ -308,22 +308,24 @@ def test_every_cell_of_an_experiment_can_exist(name: str) -> None:
 
 
 def test_an_experiment_extends_another_and_overrides() -> None:
-    base = definition_named("robustness-worst-digits")
+    base = definition_named("robustness-worst-tuned")
     own = definition_of(
         """
-        extends = "robustness-worst-digits"
+        extends = "robustness-worst-tuned"
         title = "Mine"
         methods = ["CMFL-I", { name = "Median", kind = "federated", aggregator = "Median" }]
-        conditions = ["target", "none"]
-        exclude = []
+        conditions = ["noise", "none"]
         quick = {}
+        tuning = false
         """,
         "mine",
     )
     assert (own.title, own.preset, own.seeds) == ("Mine", base.preset, base.seeds)
     assert [method.name for method in own.methods] == ["CMFL-I", "Median"]
     known = {condition.name: condition for condition in base.conditions}
-    assert own.conditions == [known["target"], known["none"]]
+    assert own.conditions == [known["noise"], known["none"]]
+    assert base.tuning is not None
+    assert own.tuning is None
 
 
 @pytest.mark.parametrize(
@@ -343,8 +345,8 @@ def test_any_definition_names_a_method_of_the_common_list_and_overrides_it() -> 
     ]
     assert own.methods[0].participants == "active"
     # In a definition that extends another, the other's methods come first.
-    text = 'extends = "robustness-worst-digits"\nexclude = []\nquick = {}\nmethods = '
-    assert definition_of(text + '["FedAvg"]', "other").methods[0].participants == "trainers"
+    text = 'extends = "robustness"\nquick = {}\nmethods = '
+    assert definition_of(text + '["Krum"]', "other").methods[0].options == {"f": {"share": 0.2}}
     with pytest.raises(ConfigurationError, match="unknown experiment 'methods'"):
         definition_named("methods")
 
