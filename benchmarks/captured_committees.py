@@ -13,9 +13,9 @@ from statistics import fmean
 
 import numpy as np
 
-from benchmarks.harness import keep_table
-from benchmarks.paper.__main__ import read_published
+from benchmarks.harness import ROWS, keep_table
 from clients.experiments.report import DASH, markdown
+from clients.experiments.rows import read_experiments
 from ledger.protocol.parameters import replies_needed
 from ledger.protocol.types import Quorum
 
@@ -51,7 +51,7 @@ def captured(
 
 def recorded(experiment: str, sizes: tuple[int, int]) -> tuple[str, str]:
     """Return how many attacked runs have a captured committee, and the least mean accuracy."""
-    rows, finals = read_published(), defaultdict(list)
+    rows, finals = read_experiments(ROWS), defaultdict(list)
     for run in rows[experiment].cells if experiment in rows else ():
         place = (run.method, run.extra.get("committee"), run.extra.get("trainers"))
         if run.malicious and place == ("CMFL-III-calibrated", *sizes):

@@ -110,6 +110,7 @@ def all_figures() -> dict[str, str]:
         "sender-choice": "\n".join(_result("sender_choice.json")["table"]),
         "captured.table": "\n".join(_result("captured_committees.json")["table"]),
         "captured.preset": _result("captured_committees.json")["preset"],
+        **{name: "\n".join(lines) for name, lines in _result("science.json").items()},
         "service.answers": "\n".join(_result("service.json")["table"]),
         "service.machine": _machine(_result("service.json")["machine"]),
         **_demo(),

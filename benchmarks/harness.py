@@ -17,6 +17,7 @@ from rich.table import Table
 
 ROOT = Path(__file__).parents[1]
 MEASURED = ROOT / "docs" / "measured"  # results that pages name
+ROWS = ROOT / "benchmarks" / "paper" / "rows"
 RESULTS = ROOT / "benchmarks" / "results"  # results of this machine alone, which no commit has
 T = TypeVar("T")
 Row = dict[str, Any]

@@ -1,22 +1,24 @@
 """`python -m benchmarks.paper`: the paper's verdicts and figures, and its packed rows.
 
-    report   judge the paper's claims, and write the report
+    report   judge the paper's claims, and write the report and the tables of other pages
     plot     draw the figures of all experiments
     pack     put loose rows and their run folders into one archive for each experiment
 
-`cmfl experiment` runs them. The archives keep all rows, as data of the version that played them.
+`cmfl experiment` runs them.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
+from benchmarks.harness import MEASURED, ROWS
 from benchmarks.paper import claims
+from benchmarks.paper.tables import science_tables
 from benchmarks.paper.time_claims import COMPLEXITY_CLAIMS, EFFICIENCY_CLAIMS, complexity_table
 from benchmarks.paper.verdict import MAX_LISTED, Results, verdict_of
 from clients.experiments import series
@@ -26,25 +28,10 @@ from clients.experiments.report import learning_rates, markdown, overview, secti
 from clients.experiments.rows import CellRow, ExperimentRows, pack, read_experiments, sorted_rows
 from ledger.io.home import DISK
 from ledger.protocol.errors import CmflError
+from ledger.protocol.types import PROTOCOL_VERSION
 
-ROWS = Path(__file__).parent / "rows"
 SCIENCE = Path(__file__).parents[2] / "docs" / "science"
 
-REMOVED_METHODS = {
-    *("CMFL-III-spread", "robust", "robust-travel", "own", "travel", "travel-sum"),
-    *("crowd", "crowd-clipped", "peers-clipped", "peers-quantile", "peers-lot"),
-}
-"""Forms of strategy III with rules that version 3 removed."""
-REMOVED_ATTACKS = {"frame", "target-blind"}
-"""Attacks that were removed; conditions have their names."""
-REMOVED_DISTANCE = ("authors-sent140", "authors-shakespeare")
-"""Experiments whose rows have the distance `per_tensor`, which version 3 removed."""
-VERSION_2 = (
-    *("robustness-digits", "robustness-digits-one-rate", "committee-members"),
-    "robustness-worst-*",
-)
-VERSION_3 = "robustness-worst"
-"""Experiments by the version of the protocol that played them; all others have version 1."""
 PAPER_RATES = {
     "femnist": "0.001",
     "sent140": "0.005",
@@ -64,21 +51,6 @@ CLAIMS = (
 )
 
 
-def read_published(folder: Path = ROWS, experiment: str | None = None) -> dict[str, ExperimentRows]:
-    """Return the rows of each experiment without removed methods and attacks."""
-    published = {}
-    for name, of in read_experiments(folder, experiment).items():
-        cells = [row for row in of.cells if row.condition not in REMOVED_ATTACKS]
-        published[name] = ExperimentRows(
-            _kept(cells), _kept(of.trials), _kept(of.choices), of.definition
-        )
-    return published
-
-
-def _kept(rows: Iterable[Any]) -> tuple[Any, ...]:
-    return tuple(row for row in rows if row.method not in REMOVED_METHODS)
-
-
 def paper_report(rows: Mapping[str, ExperimentRows], figures: Sequence[str] = ()) -> str:
     """Return the report as Markdown, with links to figures."""
 
@@ -96,7 +68,7 @@ def paper_report(rows: Mapping[str, ExperimentRows], figures: Sequence[str] = ()
         "direction is held to 2.5 % in it. Each place is tested by itself: of forty in which "
         "nothing differs about one is called better, and one worse.",
         "",
-        _versions(rows),
+        f"Protocol version {PROTOCOL_VERSION} played all rows.",
         "",
         *overview(rows),
         "",
@@ -114,21 +86,6 @@ def paper_report(rows: Mapping[str, ExperimentRows], figures: Sequence[str] = ()
         *sections(rows, figures),
     ]
     return "\n".join(lines).rstrip() + "\n"
-
-
-def _versions(rows: Mapping[str, ExperimentRows]) -> str:
-    third = f" Version 3 played the rows of `{VERSION_3}`." if VERSION_3 in rows else ""
-    return (
-        f"Protocol version 2 played the rows of {_listed(VERSION_2)}.{third} Version 1 played all "
-        "other rows. Strategies I and II have the same rules in each version, with other draws. "
-        f"The rows of {_listed(REMOVED_DISTANCE)} have a distance that version 3 removed: the sum "
-        "of the distances of the tensors. The archives in `benchmarks/paper/rows` also hold rows "
-        "of methods with rules that version 3 removed. This report omits those rows."
-    )
-
-
-def _listed(experiments: Sequence[str]) -> str:
-    return ", ".join(f"`{name}`" for name in experiments)
 
 
 def _claims(results: Results) -> list[str]:
@@ -198,15 +155,20 @@ def main(words: Sequence[str] | None = None) -> None:
         subparser.add_argument("--rows", type=Path, default=ROWS, help="folder of the rows")
         for option, place in options.get(name, {}).items():
             subparser.add_argument(f"--{option}", type=Path, default=SCIENCE / place)
+        if name == "report":
+            subparser.add_argument("--tables", type=Path, default=MEASURED / "science.json")
     given = parser.parse_args(words)
     try:
         if given.command == "report":
             figures, folder = sorted(given.figures.glob("*.svg")), given.to.parent
             links = [Path(os.path.relpath(path, folder)).as_posix() for path in figures]
-            DISK.write_whole(given.to, paper_report(read_published(given.rows), links).encode())
+            rows = read_experiments(given.rows)
+            DISK.write_whole(given.to, paper_report(rows, links).encode())
+            tables = json.dumps(science_tables(rows, CLAIMS), indent=1, ensure_ascii=False)
+            DISK.write_whole(given.tables, f"{tables}\n".encode())
         elif given.command == "plot":
             drawn_by = {**DRAWN_BY, "bound": draw_bound}
-            paths = draw(read_published(given.rows), given.to, drawn_by)
+            paths = draw(read_experiments(given.rows), given.to, drawn_by)
             print(f"{len(paths)} files in {given.to}")
         else:
             for path in sorted(given.rows.glob("*.jsonl")):

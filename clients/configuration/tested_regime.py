@@ -1,6 +1,6 @@
 """The settings in which the rules of `docs/presets.md` held, and the risk of a committee.
 
-Accuracy under attack is lower outside of them, as `cmfl experiment run robustness-worst-settings`
+Accuracy under attack is lower outside of them, as `cmfl experiment run robustness-worst-parts`
 shows. The risk is of the first committee alone, which is drawn: later ones are elected.
 """
 

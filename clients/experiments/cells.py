@@ -248,9 +248,6 @@ class RepeatedCell:
         assert now is not None, "it was repeated on a chain"
         # As JSON, which does not distinguish lists and tuples.
         before, after = (json.loads(rows.encode_row(row)) for row in (self.row, self.again))
-        # Rows of earlier versions name no attack. Equal heads mean equal models.
-        left_out = {"seconds", "ledger"} | ({"attack"} if before["attack"] is None else set())
-        left_out |= {"protocol"} if before["protocol"] is None else set()
         evidence = {"head": "head", "contract": "address", "chain": "chain_id"}
         evidence |= {name: name for name in ("verdict", "report", "configuration")}
         found = _differing(
@@ -258,7 +255,7 @@ class RepeatedCell:
             {shown: getattr(now, name) for shown, name in evidence.items()},
             evidence,
         )
-        found += _differing(before, after, [name for name in before if name not in left_out])
+        found += _differing(before, after, sorted(before.keys() - {"seconds", "ledger"}))
         return (*found, *self.file_differences)
 
     @property
@@ -272,8 +269,8 @@ def saved_file_differences(
 ) -> list[str]:
     """Return the differences of a row's published files from the repeated run, as sentences.
 
-    The section `machine` may differ, which changes no result. A report of an older form is compared
-    in the fields that both forms have. A missing or unreadable file is a difference.
+    The section `machine` may differ, which changes no result. A missing or unreadable file is a
+    difference.
     """
     differences: list[str] = []
     file = evidence.configuration
@@ -287,23 +284,13 @@ def saved_file_differences(
     if saved is not None:
         now = json.loads(json.dumps(report.as_dict()))
         differences += _differing(saved, now, ("findings", "outcome", "rounds"), f"{file}: ")
-        deployments = [document.get("deployment") for document in (saved, now)]
-        before, after = (facts if isinstance(facts, dict) else {} for facts in deployments)
-        names = sorted(before.keys() & after if before else after.keys())
+        before, after = (
+            facts if isinstance(facts := document.get("deployment"), dict) else {}
+            for document in (saved, now)
+        )
+        names = sorted(before.keys() | after)
         differences += _differing(before, after, names, f"{file}: deployment: ")
     return differences
-
-
-def require_current_protocol(out: Path, evidence: ChainEvidence) -> None:
-    """Refuse to repeat a cell of another protocol version; a missing report is no refusal."""
-    saved = _parsed(out, evidence.report, json.loads, [])
-    deployment = None if saved is None else saved.get("deployment")
-    if isinstance(deployment, dict) and deployment.get("protocol", 1) != PROTOCOL_VERSION:
-        raise ConfigurationError(
-            f"{evidence.report} is of protocol version {deployment.get('protocol', 1)!r:.20}, and "
-            f"this program plays version {PROTOCOL_VERSION}, whose seeds and heads are others: "
-            f"repeat it with the program of that version, or play the experiment again"
-        )
 
 
 def _parsed(

@@ -198,7 +198,7 @@ def format_range(values: Iterable[float], shown: str) -> str:
 def attack_text(cells: Iterable[CellRow]) -> str:
     """Return the attacks of each condition, by the attackers that the rows name."""
     conditions = grouped(cells, lambda cell: cell.condition)
-    texts = {condition: _attack_of(condition, own) for condition, own in conditions.items()}
+    texts = {condition: _attack_of(own) for condition, own in conditions.items()}
     if len(set(texts.values())) == 1 and CALM in texts.values():
         return "Nobody attacks."
     if len(texts) <= 4:
@@ -225,14 +225,12 @@ def rate_text(cells: Iterable[CellRow]) -> str:
     return f"Learning rate {listed}."
 
 
-def _attack_of(condition: str, cells: Sequence[CellRow]) -> str:
+def _attack_of(cells: Sequence[CellRow]) -> str:
     attacked = [cell for cell in cells if cell.malicious]
     if not attacked:
         return CALM
-    # Rows of earlier versions name no attack: then their condition does.
-    named = dict.fromkeys(cell.attack for cell in attacked if cell.attack is not None)
-    attacks = " or ".join(named) if named else f"the attack {condition}"
-    return f"{attacks} by {_percent(cells)} of the clients"
+    attacks = dict.fromkeys(cell.attack for cell in attacked if cell.attack is not None)
+    return f"{' or '.join(attacks)} by {_percent(cells)} of the clients"
 
 
 def _percent(cells: Iterable[CellRow]) -> str:

@@ -27,6 +27,7 @@ from clients.experiments.definition import Definition, MethodKindName
 from ledger.audit.report import AuditOutcome
 from ledger.io.home import DISK, Disk, read_file
 from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.types import PROTOCOL_VERSION
 
 SUFFIX = ".tar.xz"
 MAX_UNPACKED_BYTES = 8 * 2**30  # on disk: xz packs a gigabyte of one byte into 150 kB
@@ -416,6 +417,12 @@ def _row(where: str, line: bytes) -> Row:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"])
         raise ConfigurationError(f"{where}: is no row: {place}: {first['msg']}") from error
+    if not isinstance(row, ChoiceRow) and row.protocol != PROTOCOL_VERSION:
+        played = "an earlier version" if row.protocol is None else f"version {row.protocol}"
+        raise ConfigurationError(
+            f"{where}: is a row of {played} of the protocol, and this program reads rows of "
+            f"version {PROTOCOL_VERSION}: play the experiment again, or use the program of then"
+        )
     if isinstance(row, CellRow):
         hostile = [f"malicious_{part}" for part in ("trained", "aggregated", "members")]
         for name in ("accuracy", "loss", "training_loss", "backdoor_success", *hostile):

@@ -268,7 +268,6 @@ def repeat_cell(
             f"{store.path} has no choice of a learning rate for {cell.method.name}, which cell "
             f"{name!r} was run with: put the file back as it was published"
         )
-    cells.require_current_protocol(store.out, row.ledger)
     cell = cell.at_rate(factor)
     task = cells.task_of(cell, on_round)
     run = cells.play_on_chain(cell, task, home, store.folder.name, plan.data)

@@ -10,8 +10,8 @@ import pytest
 from benchmarks import captured_committees as committees
 from benchmarks.captured_committees import captured, certifying, recorded
 from benchmarks.harness import MEASURED
-from benchmarks.paper.__main__ import read_published
 from clients.configuration.tested_regime import chance_of_at_least
+from clients.experiments.rows import read_experiments
 from ledger.protocol.types import Quorum
 
 
@@ -34,8 +34,8 @@ def test_a_first_committee_is_captured_by_the_hypergeometric_law(
 
 
 def test_the_published_table_is_of_these_sizes_and_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    reading = cache(read_published)  # most of the time, and each recorded share reads again
-    monkeypatch.setattr(committees, "read_published", reading)
+    reading = cache(read_experiments)  # most of the time, and each recorded share reads again
+    monkeypatch.setattr(committees, "read_experiments", reading)
     published = json.loads((MEASURED / "captured_committees.json").read_bytes())
     lines = [line.strip("| ").split(" | ") for line in published["table"][2:]]
     places = [(k, sizes) for k in committees.CLIENTS for sizes in committees.SIZES]

@@ -8,6 +8,7 @@ from typing import Any
 
 from clients.experiments.rows import CellRow, CellSeconds, ChainEvidence, ExperimentRows, final_of
 from ledger.audit.report import AuditOutcome
+from ledger.protocol.types import PROTOCOL_VERSION
 
 SEEDS = (200, 201, 202)
 
@@ -45,6 +46,7 @@ def cell(method: str, seed: int, accuracy: Sequence[float | None], **more: Any) 
         seed=seed,
         digest="0x00",
         learning_rate=0.1,
+        protocol=PROTOCOL_VERSION,
         rounds=rounds,
         accuracy=tuple(accuracy),
         loss=(None,) * rounds,

@@ -306,11 +306,6 @@ def test_a_caption_names_attack_and_rate() -> None:
     assert "clean: nobody attacks; lies: alie by 33 % of the clients." in caption_of("", "", both)
 
 
-def test_rows_that_name_no_attack_are_never_called_calm() -> None:
-    old = cell("CMFL-I", 1, (0.3,), **ATTACKED | {"attack": None})
-    assert "the attack lies by 33 % of the clients." in caption_of("", "", [old])
-
-
 def test_times_that_nobody_took_are_no_figure(tmp_path: Path) -> None:
     found = figured(rows([cell("Krum", 1, (0.3,))]), "time", "spent")
     assert draw({"four": found}, tmp_path) == []

@@ -52,6 +52,7 @@ TRIAL = TrialRow(
     digest="0x01",
     factor=0.5,
     learning_rate=0.25,
+    protocol=3,
     final=0.4,
     seconds=CellSeconds(wall=1.0, cpu=0.5),
 )
@@ -100,6 +101,11 @@ def test_a_half_written_line_is_no_row_and_is_removed(
         (encode_row(CELL).replace(b'"passed"', b'"fine"').strip(), "cell.ledger.verdict: Input sh"),
         (encode_row(CELL).replace(b'"rounds": 2', b'"rounds": 3').strip(), "line 2: is no row: ac"),
         (encode_row(CELL).replace(b'"mini"', b'"grids"').strip(), "is a row of experiment 'grids'"),
+        (
+            encode_row(CELL).replace(b'"protocol": 3', b'"protocol": 2').strip(),
+            "a row of version 2",
+        ),
+        (encode_row(CELL).replace(b'"protocol": 3, ', b"").strip(), "a row of an earlier version"),
         (encode_row(TRIAL).strip(), "line 2: is of the same as line 1: take one away"),
     ],
 )

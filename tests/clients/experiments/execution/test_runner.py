@@ -255,9 +255,6 @@ def test_an_honest_row_is_reproduced_a_changed_one_told(finished: Finished, tmp_
         expected = set() if name in {"seconds", "ledger"} else {name}
         told = RepeatedCell(other, found.again, found.report)
         assert {line.partition(":")[0] for line in told.differing} == expected
-    # A row of an earlier version names no attack.
-    attacked = replace(found.again, attack="alie")
-    assert RepeatedCell(replace(found.row, attack=None), attacked, found.report).differing == ()
     for name in ("verdict", "report", "configuration"):
         change = {name: "other"}
         other = replace(found.row, ledger=replace(evidence, **change))
@@ -315,22 +312,6 @@ def test_a_cell_without_row_or_of_another_is_refused(finished: Finished, tmp_pat
         repeat_cell(
             finished.plan, RowStore(tmp_path, "mini"), CELL, tmp_path / "home", lambda: None
         )
-
-
-def test_a_cell_of_another_protocol_is_refused_unplayed(finished: Finished, tmp_path: Path) -> None:
-    row = next(row for row in finished.store.rows().cells if row.cell == CELL)
-    assert row.ledger is not None
-    kept = finished.store.out / row.ledger.report
-    text = kept.read_text("utf-8")
-    for other in ('"protocol": 2,', ""):  # version 1 did not say
-        assert '"protocol": 3,' in text
-        kept.write_text(text.replace('"protocol": 3,', other), "utf-8")
-        try:
-            with pytest.raises(ConfigurationError, match=r"is of protocol version [12], and this"):
-                repeat_cell(finished.plan, finished.store, CELL, tmp_path / "home", lambda: None)
-        finally:
-            kept.write_text(text, "utf-8")
-    assert not (tmp_path / "home").exists()
 
 
 def test_a_row_without_the_choice_of_its_rate_is_refused(finished: Any, tmp_path: Path) -> None:
