@@ -14,15 +14,12 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import MEASURED, ROOT
-from benchmarks.paper.__main__ import read_published
-from clients.experiments.definition import Quick, Setting, definition_named
-from clients.experiments.plan import CellFactory, values_of
 from clients.experiments.report import format_estimate, markdown
 from cmfl.commands.demo import RESULT_COLUMNS
 
@@ -47,19 +44,6 @@ GPU_WORKS = {
     "W2": "LEAF's LSTM, d = 133 k, 14 clients, plain",
     "LoRA": "LoRA on GPT-2's shape, d = 295 k, 20 clients, plain",
 }
-
-PAPER_FIGURES = (
-    ("2, 3", "paper-femnist", "normal normal-cnn normal-femnist"),
-    ("2, 3", "paper-sent140", "normal-sent140 normal-sent140-rate"),
-    ("2", "paper-shakespeare", "normal-shakespeare"),
-    ("4", "paper-femnist", "robustness robustness-cnn"),
-    ("5", "paper-sent140", "robustness-sent140 authors-sent140"),
-    ("6", "paper-shakespeare", "authors-shakespeare"),
-    ("7", "paper-femnist", "grids-alpha grids-omega grids-epsilon"),
-    ("8, 9", "paper-femnist", "efficiency efficiency-writers"),
-    ("10", "paper-femnist", "committee"),
-)
-"""Figures of the paper, the preset with the paper's sizes, and our experiments."""
 
 _OPEN, _CLOSE = r"<!-- figure: (?P<name>\S+) -->", "<!-- /figure -->"
 MARKED = re.compile(rf"{_OPEN}(?P<value>.*?){_CLOSE}", re.DOTALL)
@@ -116,37 +100,7 @@ def all_figures() -> dict[str, str]:
         **_demo(),
         **_gas(),
         **_engine(),
-        **_paper(),
     }
-
-
-def _paper() -> dict[str, str]:
-    """Return what each figure of the paper takes here, by the published rows, and the sizes."""
-    lines = []
-    for figure, paper, experiments in PAPER_FIGURES:
-        for name in experiments.split():
-            definition, rows = definition_named(name), read_published(experiment=name)[name]
-            of_definition = [*CellFactory(name, definition, Quick(), None).points()]
-            points = {(method.name, condition) for method, condition, _ in of_definition}
-            played = [row for row in rows.cells if (row.method, row.condition) in points]
-            seconds = sum(row.seconds.cpu for row in (*played, *rows.trials))
-            runs = len(definition.seeds) * len(of_definition)
-            command = f"`cmfl experiment run {name}{' --data DIR' if definition.files else ''}`"
-            sizes = _sizes(definition.preset, definition.settings), _sizes(paper)
-            told = f"{seconds / 60:.1f}", f"{len(played)} of {runs}"
-            lines.append([figure, command, *told, *sizes])
-    heads = ("figure", "command", "CPU minutes", "of runs", "here", "in the paper")
-    return {"paper.figures": "\n".join(markdown(heads, lines))}
-
-
-def _sizes(preset: str, settings: Sequence[Setting] = ()) -> str:
-    values = values_of(preset, settings)
-    protocol, model = values["protocol"], values["model"]
-    options = ", ".join(f"{name} {value}" for name, value in model.get("options", {}).items())
-    return (
-        f"{protocol['clients']:,} clients, {model['name']}{options and f' ({options})'}, "
-        f"{protocol['rounds']:,} rounds"
-    )
 
 
 def _demo() -> dict[str, str]:

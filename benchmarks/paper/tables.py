@@ -16,7 +16,9 @@ from statistics import median
 from benchmarks.captured_committees import certifying
 from benchmarks.paper.claims import final, never_aggregated
 from benchmarks.paper.verdict import Claim, Measure, Results, Scenario
+from clients.experiments.definition import Setting, definition_named
 from clients.experiments.figures import correlation
+from clients.experiments.plan import values_of
 from clients.experiments.report import DASH, captured_share, format_estimate, markdown
 from clients.experiments.rows import CellRow, ExperimentRows
 from clients.experiments.series import by_method, grouped, mean_and_error, paired
@@ -69,7 +71,7 @@ class MethodRuns:
 
 
 @dataclass(frozen=True)
-class Setting:
+class AttackSetting:
     """All methods in one setting: a share of attackers, data, model, sizes."""
 
     name: str
@@ -111,7 +113,7 @@ def _difference(own: Mapping[int, float], theirs: Mapping[int, float]) -> str:
     return f"{estimate.mean:+.3f}" + ("" if estimate.error is None else f" ± {estimate.error:.3f}")
 
 
-def settings_of(rows: Mapping[str, ExperimentRows]) -> list[Setting]:
+def settings_of(rows: Mapping[str, ExperimentRows]) -> list[AttackSetting]:
     """Return each setting of the worst attacks that has attacked rows of the preset."""
     calm = [cell for cell in rows[DIGITS].cells if cell.condition == NONE]
     found = []
@@ -132,7 +134,7 @@ def settings_of(rows: Mapping[str, ExperimentRows]) -> list[Setting]:
         for label, cells in grouped(experiment.cells, _labels).items():
             attacks_only = all(cell.condition != NONE for cell in cells)
             title = "digits" if name in {"fewer", "", "40"} else label or name.replace("-", " ")
-            setting = Setting(title, [*cells, *(calm if attacks_only else ())])
+            setting = AttackSetting(title, [*cells, *(calm if attacks_only else ())])
             if PRESET in setting.runs:
                 found.append(setting)
     return found
@@ -142,7 +144,7 @@ def _labels(cell: CellRow) -> str:
     return ", ".join(f"{axis} {label}" for axis, label in cell.axes.items())
 
 
-def worst_table(setting: Setting) -> list[str]:
+def worst_table(setting: AttackSetting) -> list[str]:
     """Return what each method keeps under its worst attack."""
     calm, lines = setting.runs[FEDAVG].finals(NONE), []
     for method, runs in setting.runs.items():
@@ -244,60 +246,49 @@ def costs_table(rows: Mapping[str, ExperimentRows]) -> list[str]:
     return markdown(("runs without an attack", *methods), lines)
 
 
-PAPER = (
-    (
-        "Figure: strategies I and II beside typical FL",
-        "normal",
-        "normal-cnn",
-        "normal-femnist",
-        "normal-sent140",
-        "normal-sent140-rate",
-        "normal-shakespeare",
-        "normal-paper-values",
-    ),
-    ("Figures: attacks on FEMNIST", "robustness", "robustness-cnn", "robustness-femnist"),
-    ("Figure: attacks on Sentiment140", "robustness-sent140", "authors-sent140"),
-    ("Figure: attacks on Shakespeare", "robustness-shakespeare", "authors-shakespeare"),
-    ("Figure: alpha, omega, epsilon", "grids-alpha", "grids-omega", "grids-epsilon"),
-    (
-        "Figures: time by transmission rate",
-        "efficiency",
-        "efficiency-writers",
-        "efficiency-sent140",
-    ),
-    ("Section: complexity", "scaling"),
-    ("Figure: malicious clients N1, N2, N3", "committee", "committee-members"),
-    ("Theorem 1", "theorem"),
-    ("the authors' code: epochs", "confound"),
+PAPER_FIGURES = (
+    ("2, 3", "paper-femnist", "normal normal-paper-values normal-cnn normal-femnist"),
+    ("2, 3", "paper-sent140", "normal-sent140 normal-sent140-rate"),
+    ("2", "paper-shakespeare", "normal-shakespeare"),
+    ("4", "paper-femnist", "robustness robustness-cnn robustness-femnist"),
+    ("5", "paper-sent140", "robustness-sent140 authors-sent140"),
+    ("6", "paper-shakespeare", "robustness-shakespeare authors-shakespeare"),
+    ("7", "paper-femnist", "grids-alpha grids-omega grids-epsilon"),
+    ("8, 9", "paper-femnist", "efficiency efficiency-writers"),
+    ("8, 9", "paper-sent140", "efficiency-sent140"),
+    ("10", "paper-femnist", "committee committee-members"),
 )
-"""The paper's figures, and our experiments on them."""
-SCALE = "3,550, 772 and 143 clients, 10% active; AlexNet, LSTMs of 256 and 100; 500 to 2,000 rounds"
-"""The paper's own sizes: FEMNIST, Sentiment140, Shakespeare."""
+"""Figures of the paper, the preset with the paper's sizes, and our experiments."""
 
 
 def paper_table(rows: Mapping[str, ExperimentRows], claims: Iterable[Claim]) -> list[str]:
-    """Return the paper's figures, our experiments, their scale, and how many findings agree."""
-    results, claims, lines = Results(rows), list(claims), []
+    """Return the paper's figures, our commands, their cost and sizes, and how findings agree."""
+    results, lines = Results(rows), []
     findings = [finding for claim in claims for finding in claim.findings(results)]
-    for figure, *experiments in PAPER:
-        for name in experiments:
-            if name not in rows:
-                lines.append([figure, f"`{name}`", DASH, "no rows"])
-                continue
-            cells = rows[name].cells
-            own = [f.holds for f in findings if f.where.startswith((f"{name}:", f"{name},"))]
-            same = f"same in {own.count(True)}, other in {own.count(False)}"
-            told = f"{same}, not decided in {own.count(None)}" if own else "no claim"
-            lines.append([figure, f"`{name}`", _scale(cells), told])
-    return markdown(("paper", "our rows", "scale", "findings"), lines)
+    for figure, paper, experiments in PAPER_FIGURES:
+        for name in (each for each in experiments.split() if each in rows):
+            definition = definition_named(name)
+            seconds = sum(row.seconds.cpu for row in (*rows[name].cells, *rows[name].trials))
+            command = f"`cmfl experiment run {name}{' --data DIR' if definition.files else ''}`"
+            own = [
+                each.holds for each in findings if each.where.startswith((f"{name}:", f"{name},"))
+            ]
+            agree = f"{own.count(True)} of {len(own)}, {own.count(None)} not decided"
+            sizes = _sizes(definition.preset, definition.settings), _sizes(paper)
+            told = f"{seconds / 60:.1f}", *sizes, agree if own else DASH
+            lines.append([figure, command, *told])
+    heads = ("figure", "command", "CPU minutes", "here", "in the paper", "same finding")
+    return markdown(heads, lines)
 
 
-def _scale(cells: Sequence[CellRow]) -> str:
-    cell = cells[0]
-    active = cell.extra.get("committee", 0) + cell.extra.get("trainers", 0)
-    seeds = len({cell.seed for cell in cells})
-    clients = f"{active} of {len(cell.samples):,} clients"
-    return f"{clients}, {cell.rounds} rounds, {seeds} {'seed' if seeds == 1 else 'seeds'}"
+def _sizes(preset: str, settings: Sequence[Setting] = ()) -> str:
+    values = values_of(preset, settings)
+    protocol, model = values["protocol"], values["model"]
+    options = ", ".join(f"{name} {value}" for name, value in model.get("options", {}).items())
+    return (
+        f"{protocol['clients']:,} clients, {model['name']}{options and f' ({options})'}, "
+        f"{protocol['rounds']:,} rounds"
+    )
 
 
 METHODS = (FEDAVG, "Median", "TrMean", "Krum", "MultiKrum", "CMFL-I", "CMFL-II")
@@ -366,12 +357,12 @@ def science_tables(
         "science.limits": limits_table(rows),
         "science.targets": targets_table(rows),
         "science.costs": costs_table(rows),
-        "science.paper": paper_table(rows, claims),
+        "paper.figures": paper_table(rows, claims),
         **official_tables(rows),
     }
     for setting in settings_of(rows):
         if setting.cells[0].experiment in {DIGITS, f"{DIGITS}-40"}:
             tables[f"science.worst.{setting.attackers}"] = worst_table(setting)
     if tuned := rows.get(f"{DIGITS}-tuned"):
-        tables["science.tuned"] = worst_table(Setting("tuned", tuned.cells))
+        tables["science.tuned"] = worst_table(AttackSetting("tuned", tuned.cells))
     return tables
