@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import MEASURED, ROOT
+from clients.experiments.definition import names
 from clients.experiments.report import format_estimate, markdown
 from cmfl.commands.demo import RESULT_COLUMNS
 
@@ -56,7 +57,8 @@ class PageError(ValueError):
 
 def pages() -> list[Path]:
     """Return the pages that may name figures: not those that a command writes whole."""
-    generated = {ROOT / "docs" / "science" / "report.md", MEASURED / "mutants.md"}
+    results = ROOT / "docs" / "results"
+    generated = {*(results / f"{name}.md" for name in ("claims", *names())), MEASURED / "mutants.md"}
     listed = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     return [page for page in listed if page not in generated]
 

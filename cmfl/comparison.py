@@ -49,6 +49,12 @@ METHODS: dict[str, dict[str, Any]] = {
         "aggregator": "CenteredClipping",
         "options": {"tau": 0.3, "L": 3},
     },
+    "fltrust": {"kind": "federated", "aggregator": "FLTrust", "options": {"root": 100}},
+    "dnc": {
+        "kind": "federated",
+        "aggregator": "DnC",
+        "options": {**_TOLERANT, "b": 500, "T": 3},
+    },
     "cmfl-1": {"rules": "digits", "settings": [("protocol.strategy", 1)]},
     "cmfl-2": {"rules": "digits", "settings": [("protocol.strategy", 2)]},
     "cmfl-3": {"rules": "digits", "settings": [("protocol.strategy", 3)]},
@@ -71,8 +77,8 @@ def method_table(method: Part, folder: Path, share: float | None) -> dict[str, A
     name = str(method)
     if name in METHODS:
         table = {"name": name, **METHODS[name]}
-        if share is not None and table.get("options") is _TOLERANT:
-            table["options"] = {"f": {"share": float(share)}}
+        if share is not None and "f" in table.get("options", {}):
+            table["options"] = {**table["options"], "f": {"share": float(share)}}
         return table
     if name in PRESETS:
         return {"name": name, "rules": name}

@@ -1,6 +1,6 @@
 """`python -m benchmarks.paper`: the paper's verdicts and figures, and its packed rows.
 
-    report   judge the paper's claims, and write the report and the tables of other pages
+    report   test the paper's claims, and write a page for each experiment and other pages' tables
     plot     draw the figures of all experiments
     pack     put loose rows and their run folders into one archive for each experiment
 
@@ -20,17 +20,16 @@ from benchmarks.harness import MEASURED, ROWS
 from benchmarks.paper import claims
 from benchmarks.paper.tables import science_tables
 from benchmarks.paper.time_claims import COMPLEXITY_CLAIMS, EFFICIENCY_CLAIMS, complexity_table
-from benchmarks.paper.verdict import MAX_LISTED, Results, verdict_of
+from benchmarks.paper.verdict import Results, verdict_of
 from clients.experiments import series
 from clients.experiments.figures import DRAWN_BY, draw
 from clients.experiments.plots import Drawn, count_rounds, draw_line, new_figure, slant_names
-from clients.experiments.report import learning_rates, markdown, overview, sections
+from clients.experiments.report import figure_links, learning_rates, markdown, section, title_of
 from clients.experiments.rows import CellRow, ExperimentRows, pack, read_experiments, sorted_rows
 from ledger.io.home import DISK
 from ledger.protocol.errors import CmflError
-from ledger.protocol.types import PROTOCOL_VERSION
 
-SCIENCE = Path(__file__).parents[2] / "docs" / "science"
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
 
 PAPER_RATES = {
     "femnist": "0.001",
@@ -51,66 +50,62 @@ CLAIMS = (
 )
 
 
-def paper_report(rows: Mapping[str, ExperimentRows], figures: Sequence[str] = ()) -> str:
-    """Return the report as Markdown, with links to figures."""
+def paper_pages(
+    rows: Mapping[str, ExperimentRows], figures: Sequence[str] = ()
+) -> dict[str, str]:
+    """Return the pages of the results, by file name: the claims, and one for each experiment."""
 
     def papers_rate(name: str) -> str:
         return next((rate for word, rate in PAPER_RATES.items() if word in name), "other data")
 
-    rows = sorted_rows(rows)
-    results = Results(rows)
+    rows, links = sorted_rows(rows), figure_links(rows, figures)
+    pages = {"claims.md": _claims(Results(rows))}
+    for name, experiment in rows.items():
+        files = experiment.definition is not None and experiment.definition.files
+        lines = [
+            f"# {title_of(name, experiment)}",
+            "",
+            f"`cmfl experiment run {name}{' --data DIR' if files else ''}` plays these runs.",
+            "± is one standard error over seeds.",
+            "",
+            *section(name, experiment, links.get(name, ())),
+        ]
+        if experiment.choices:
+            rates = learning_rates({name: experiment}, papers_rate)
+            lines += ["## Choice of the learning rate", "", *rates]
+        pages[f"{name}.md"] = "\n".join(lines).rstrip() + "\n"
+    return pages
+
+
+def _claims(results: Results) -> str:
+    """Return the page of the paper's claims: a table of verdicts, and the findings of each."""
+    judged = [(claim, claim.findings(results)) for claim in CLAIMS]
     lines = [
-        "# What the experiments say",
+        "# The paper's claims",
         "",
-        "Made by `python -m benchmarks.paper report` from rows, and from nothing else. ± is one "
-        "standard error over seeds. A difference is paired by seed, the method that is named first "
-        "less the other, and is one if a two-sided t-test at 5 % says so: a claim that names a "
-        "direction is held to 2.5 % in it. Each place is tested by itself: of forty in which "
-        "nothing differs about one is called better, and one worse.",
+        "`python -m benchmarks.paper report` tests each claim of the paper on the rows.",
+        "A difference is paired by seed: the first method minus the other.",
+        "It counts if a two-sided t-test at 5% rejects equality.",
+        "Each place is tested by itself. If nothing differs, one test of 40 shows an increase by",
+        "chance, and one a decrease.",
         "",
-        f"Protocol version {PROTOCOL_VERSION} played all rows.",
+        *markdown(
+            ["source", "claim", "verdict"],
+            [[claim.source, claim.sentence, verdict_of(findings)] for claim, findings in judged],
+        ),
         "",
-        *overview(rows),
-        "",
-        "## The paper's claims",
-        "",
-        *_claims(results),
         "## Complexity",
         "",
         *(complexity_table(results) or ["No rows."]),
         "",
-        "## Learning rates",
-        "",
-        *learning_rates(rows, papers_rate),
-        "",
-        *sections(rows, figures),
     ]
-    return "\n".join(lines).rstrip() + "\n"
-
-
-def _claims(results: Results) -> list[str]:
-    """Return a table of verdicts, and below it the findings of each."""
-    judged = [(claim, claim.findings(results)) for claim in CLAIMS]
-    lines = markdown(
-        ["who", "claim", "verdict"],
-        [[claim.source, claim.sentence, verdict_of(findings)] for claim, findings in judged],
-    )
-    lines.append("")
+    answers = {True: "yes", False: "no", None: "not decided"}
     for claim, findings in judged:
-        if not findings:
-            continue
-        holding = sum(finding.holds is True for finding in findings)
-        lines.append(
-            f"* **{claim.sentence}** ({claim.source}; test: {claim.test}): in {holding} of "
-            f"{len(findings)}."
-        )
-        for where, holds, numbers in findings[:MAX_LISTED]:
-            answer = {True: "yes", False: "no", None: "cannot tell"}[holds]
-            lines.append(f"  * {where}: {answer}. {numbers}")
-        if len(findings) > MAX_LISTED:
-            lines.append(f"  * and {len(findings) - MAX_LISTED} more.")
-    lines.append("")
-    return lines
+        if findings:
+            table = [[where, answers[holds], numbers] for where, holds, numbers in findings]
+            lines += [f"## {claim.sentence.removesuffix('.')}", "", f"{claim.source}.", ""]
+            lines += [*markdown(["place", "holds", claim.test], table), ""]
+    return "\n".join(lines).rstrip() + "\n"
 
 
 def draw_bound(cells: Sequence[CellRow]) -> Iterator[Drawn]:
@@ -149,21 +144,22 @@ def main(words: Sequence[str] | None = None) -> None:
     """Run one command of a command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.paper")
     commands = parser.add_subparsers(dest="command", required=True)
-    options = {"report": {"to": "report.md", "figures": "figures"}, "plot": {"to": "figures"}}
+    options = {"report": {"to": "", "figures": "figures"}, "plot": {"to": "figures"}}
     for name in ("report", "plot", "pack"):
         subparser = commands.add_parser(name)
         subparser.add_argument("--rows", type=Path, default=ROWS, help="folder of the rows")
         for option, place in options.get(name, {}).items():
-            subparser.add_argument(f"--{option}", type=Path, default=SCIENCE / place)
+            subparser.add_argument(f"--{option}", type=Path, default=RESULTS / place)
         if name == "report":
             subparser.add_argument("--tables", type=Path, default=MEASURED / "science.json")
     given = parser.parse_args(words)
     try:
         if given.command == "report":
-            figures, folder = sorted(given.figures.glob("*.svg")), given.to.parent
-            links = [Path(os.path.relpath(path, folder)).as_posix() for path in figures]
+            figures = sorted(given.figures.glob("*.svg"))
+            links = [Path(os.path.relpath(path, given.to)).as_posix() for path in figures]
             rows = read_experiments(given.rows)
-            DISK.write_whole(given.to, paper_report(rows, links).encode())
+            for name, text in paper_pages(rows, links).items():
+                DISK.write_whole(given.to / name, text.encode())
             tables = json.dumps(science_tables(rows, CLAIMS), indent=1, ensure_ascii=False)
             DISK.write_whole(given.tables, f"{tables}\n".encode())
         elif given.command == "plot":

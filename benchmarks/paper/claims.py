@@ -89,7 +89,7 @@ _ACCURATE: Claims = {
         "final accuracy of II above that of FedAvg over n",
         compared(SECOND, (TYPICAL,), final),
     ),
-    "Strategy II is more accurate than FL that aggregates as many (the authors' 4 %).": (
+    "Strategy II is more accurate than FL that aggregates as many (the authors' 4%).": (
         "final accuracy of II above that of FedAvg over m",
         compared(SECOND, (AS_MANY,), final),
     ),

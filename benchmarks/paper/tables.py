@@ -16,10 +16,10 @@ from statistics import median
 from benchmarks.captured_committees import certifying
 from benchmarks.paper.claims import final, never_aggregated
 from benchmarks.paper.verdict import Claim, Measure, Results, Scenario
-from clients.experiments.definition import Setting, definition_named
+from clients.experiments.definition import Setting, definition_named, names
 from clients.experiments.figures import correlation
 from clients.experiments.plan import values_of
-from clients.experiments.report import DASH, captured_share, format_estimate, markdown
+from clients.experiments.report import DASH, captured_share, format_estimate, markdown, overview
 from clients.experiments.rows import CellRow, ExperimentRows
 from clients.experiments.series import by_method, grouped, mean_and_error, paired
 
@@ -291,6 +291,19 @@ def _sizes(preset: str, settings: Sequence[Setting] = ()) -> str:
     )
 
 
+def experiments_table(rows: Mapping[str, ExperimentRows]) -> list[str]:
+    """Return all experiments with links to their pages; some may have no rows yet."""
+    head, rule, *played = overview(rows)
+    linked = {line.split(" | ")[1]: line for line in played}
+    lines = [
+        linked[name].replace(f" {name} ", f" [`{name}`]({name}.md) ", 1)
+        if name in linked
+        else f"| {definition_named(name).number or DASH} | `{name}` | no rows yet | | | |"
+        for name in names()
+    ]
+    return [head, rule, *lines]
+
+
 METHODS = (FEDAVG, "Median", "TrMean", "Krum", "MultiKrum", "CMFL-I", "CMFL-II")
 SHOWN = (FEDAVG, "CMFL-I", "CMFL-II")
 MEASURES: dict[str, Measure] = {"never aggregated": never_aggregated, "correlation": correlation}
@@ -354,6 +367,7 @@ def science_tables(
 ) -> dict[str, list[str]]:
     """Return each table of README and docs that follows from rows, by the name of its figure."""
     tables = {
+        "science.experiments": experiments_table(rows),
         "science.limits": limits_table(rows),
         "science.targets": targets_table(rows),
         "science.costs": costs_table(rows),

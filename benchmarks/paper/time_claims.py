@@ -241,7 +241,7 @@ def _consensus_is_negligible(results: Results, place: Scenario) -> list[ClaimFin
             share = fmean(
                 (of.get("votes", 0) + of.get("decision", 0)) / sum(of.values()) for of in counted
             )
-            numbers = f"{100 * share:.1f} % of the bytes"
+            numbers = f"{100 * share:.1f}% of the bytes"
             listed.append(ClaimFinding(f"{place}, {method}", share < NEGLIGIBLE, numbers))
     return listed
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 DASH = "–"  # noqa: RUF001 - a dash
 """The entry of a table where there is no cell."""
-CALM = "nobody attacks"
+CALM = "no attackers"
 
 
 def captured_share(cell: CellRow) -> float | None:
@@ -41,10 +41,9 @@ def report(rows: Mapping[str, ExperimentRows]) -> str:
     """Return the report as Markdown."""
     rows = sorted_rows(rows)
     lines = [
-        "# What the experiments say",
+        "# Results of the experiments",
         "",
-        "Made by `cmfl experiment report` from rows, and from nothing else. ± is one standard "
-        "error over seeds.",
+        "`cmfl experiment report` makes this page from rows. ± is one standard error over seeds.",
         "",
         *overview(rows),
         "",
@@ -52,8 +51,9 @@ def report(rows: Mapping[str, ExperimentRows]) -> str:
         "",
         *learning_rates(rows),
         "",
-        *sections(rows),
     ]
+    for name, experiment in rows.items():
+        lines += [f"## {title_of(name, experiment)}", "", *section(name, experiment)]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -95,34 +95,29 @@ def learning_rates(
     return markdown(head, table)
 
 
-def sections(rows: Mapping[str, ExperimentRows], figures: Sequence[str] = ()) -> list[str]:
-    """Return the section of each experiment, with links to the figures that have its name."""
+def figure_links(rows: Iterable[str], figures: Sequence[str]) -> dict[str, list[str]]:
+    """Return the links to figures by the experiment whose name they have."""
     links: dict[str, list[str]] = {}
     for link in figures:
         stem = f"{PurePosixPath(link).stem}-"
         owners = [owner for owner in {*rows, *names()} if stem.startswith(f"{owner}-")]
         links.setdefault(max(owners, key=len, default=""), []).append(link)
-    lines: list[str] = []
-    for name, experiment in rows.items():
-        lines += _section(name, experiment, links.get(name, []))
-    return lines
+    return links
 
 
-def _section(name: str, experiment: ExperimentRows, figures: Sequence[str]) -> list[str]:
-    cells, definition = experiment.cells, experiment.definition
-    number = "" if cells[0].number is None else f"{cells[0].number}. "
-    title = "" if definition is None else f"{definition.title}: "
+def section(name: str, experiment: ExperimentRows, figures: Sequence[str] = ()) -> list[str]:
+    """Return an experiment's settings, tables, figures and audited runs as lines of Markdown."""
+    cells = experiment.cells
     seeds = ", ".join(map(str, sorted({cell.seed for cell in cells})))
-    rounds = format_range((cell.rounds for cell in cells), "g")
     floors = [cell.floor for cell in cells if cell.floor is not None]
-    floor = f", floor {format_range(floors, '.3f')}" if floors else ""
-    lines = [
-        f"## {number}{title}`{name}`",
-        "",
-        f"Seeds {seeds}; {rounds} rounds{floor}. {attack_text(cells)} {rate_text(cells)}",
-        "",
-        *tables(cells),
+    settings = [
+        ["seeds", seeds],
+        ["rounds", format_range((cell.rounds for cell in cells), "g")],
+        ["accuracy of the most frequent class", format_range(floors, ".3f") if floors else DASH],
+        ["attackers", attack_text(cells)],
+        ["learning rate", rate_text(cells)],
     ]
+    lines = [*markdown(["setting", "value"], settings), "", *tables(cells)]
     for link in figures:
         lines += [f"![{PurePosixPath(link).stem}]({link})", ""]
     points = [
@@ -131,10 +126,16 @@ def _section(name: str, experiment: ExperimentRows, figures: Sequence[str]) -> l
         if cell.ledger is not None
     ]
     if points:
-        lines += ["Points on a chain, each audited again by `cmfl experiment audit`:", ""]
-        lines += markdown(["cell", "address", "head", "audit"], points)
-        lines.append("")
+        lines += [f"These runs are on a chain. `cmfl experiment audit {name} CELL` repeats one:", ""]
+        lines += [*markdown(["cell", "address", "head", "audit"], points), ""]
     return lines
+
+
+def title_of(name: str, experiment: ExperimentRows) -> str:
+    """Return the heading of an experiment: its number in the paper, its title and its name."""
+    number = experiment.cells[0].number
+    title = "" if experiment.definition is None else f"{experiment.definition.title}: "
+    return f"{'' if number is None else f'{number}. '}{title}`{name}`"
 
 
 def tables(cells: Sequence[CellRow]) -> list[str]:
@@ -155,7 +156,7 @@ def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def _table(cells: Sequence[CellRow], measure: Measure) -> list[str]:
-    """Return a table, with sentences below on methods with one number or none."""
+    """Return a table, and below it a list of the methods with one number or none."""
     places: dict[tuple[str, str], list[CellRow]] = {}
     for cell in cells:
         places.setdefault((cell.method, scenario_name(cell)), []).append(cell)
@@ -171,16 +172,15 @@ def _table(cells: Sequence[CellRow], measure: Measure) -> list[str]:
     least = 2 if len(lines) > series.FEW_SCENARIOS else 1
     columns = [method for method, entries in told.items() if len(entries) >= least]
     rows = [[line, *(told[method].get(line, DASH) for method in columns)] for line in lines]
-    single = [
-        f"{method}, {line}: {entry}"
+    below = [
+        f"* {method}, {line}: {entry}"
         for method, entries in told.items()
         if method not in columns
         for line, entry in entries.items()
     ]
     empty = [method for method, entries in told.items() if not entries]
-    sentences = [f"{'; '.join(single)}."] if single else []
-    sentences += [f"Without a number: {', '.join(empty)}."] if empty else []
-    return [*markdown(["", *columns], rows), *(["", " ".join(sentences)] if sentences else [])]
+    below += [f"* no value: {', '.join(empty)}"] if empty else []
+    return [*markdown(["", *columns], rows), *(["", *below] if below else [])]
 
 
 def format_estimate(values: Sequence[float]) -> str:
@@ -200,7 +200,7 @@ def attack_text(cells: Iterable[CellRow]) -> str:
     conditions = grouped(cells, lambda cell: cell.condition)
     texts = {condition: _attack_of(own) for condition, own in conditions.items()}
     if len(set(texts.values())) == 1 and CALM in texts.values():
-        return "Nobody attacks."
+        return "No client attacks."
     if len(texts) <= 4:
         named = (
             text if text.startswith(f"{condition} by") else f"{condition}: {text}"
@@ -209,7 +209,7 @@ def attack_text(cells: Iterable[CellRow]) -> str:
         return f"{'; '.join(named)}."
     calm = [condition for condition, text in texts.items() if text == CALM]
     attacked = [cell for name, own in conditions.items() if name not in calm for cell in own]
-    everywhere = f"in all {len(texts)} conditions" + (f" but {', '.join(calm)}" if calm else "")
+    everywhere = f"in all {len(texts)} conditions" + (f" except {', '.join(calm)}" if calm else "")
     return f"{_percent(attacked)} of the clients attack {everywhere}."
 
 
@@ -235,4 +235,4 @@ def _attack_of(cells: Sequence[CellRow]) -> str:
 
 def _percent(cells: Iterable[CellRow]) -> str:
     shares = (round(100 * len(cell.malicious) / len(cell.samples)) for cell in cells)
-    return f"{format_range(shares, 'd')} %"
+    return f"{format_range(shares, 'd')}%"

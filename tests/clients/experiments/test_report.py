@@ -292,7 +292,7 @@ def test_the_same_rows_are_the_same_bytes(tmp_path: Path) -> None:
 def test_a_caption_names_a_point_that_anybody_can_audit() -> None:
     said = caption_of("Curves.", "one", ONE.cells)
     assert "mean over seeds 1, 2; bands are one standard error" in said
-    assert "Nobody attacks." in said
+    assert "No client attacks." in said
     assert EVIDENCE.address in said
     assert EVIDENCE.head in said
     assert said.endswith("cmfl experiment audit one CMFL-I__seed1")
@@ -300,10 +300,10 @@ def test_a_caption_names_a_point_that_anybody_can_audit() -> None:
 
 def test_a_caption_names_attack_and_rate() -> None:
     said = caption_of("Curves.", "mine", [cell("CMFL-I", 1, (0.3,), **ATTACKED)])
-    assert "lies: alie by 33 % of the clients." in said
+    assert "lies: alie by 33% of the clients." in said
     assert "Nobody" not in said
     both = [cell("CMFL-I", 1, (0.3,)), cell("CMFL-I", 1, (0.3,), **ATTACKED)]
-    assert "clean: nobody attacks; lies: alie by 33 % of the clients." in caption_of("", "", both)
+    assert "clean: no attackers; lies: alie by 33% of the clients." in caption_of("", "", both)
 
 
 def test_times_that_nobody_took_are_no_figure(tmp_path: Path) -> None:
