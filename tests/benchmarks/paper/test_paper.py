@@ -99,7 +99,7 @@ def test_rates_are_tuned_on_four_seeds_that_no_result_has() -> None:
 def test_every_experiment_has_published_rows_or_stands_under_limits() -> None:
     published = read_rows(ROWS / "scaling.jsonl")
     assert len(published.cells) == 27
-    limits = (SCIENCE.parent / "limits.md").read_text(encoding="utf-8")
+    limits = (SCIENCE.parent / "explanation" / "limits.md").read_text(encoding="utf-8")
     without = re.findall(
         r"`([^`]+)`", limits.partition("Without rows yet: ")[2].partition(".\n")[0]
     )
