@@ -1,6 +1,6 @@
 """Effects of faulty members: on the contract, the audit and the model, for each fault.
 
-`python -m benchmarks.committee_faults` writes the table of `docs/committee-faults.md`. All runs are
+`python -m benchmarks.committee_faults` writes the table of `docs/reference/faults.md`. All runs are
 of `smoke` with 14 clients and a committee of five, for one round of strategy I. Two of the seven
 trainers send the opposite of their update. The primary of the first view has the fault, then
 members by their places. The effect is the difference from the run without faults.

@@ -16,7 +16,7 @@ from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from tests.audit.revm_history import RevmHistory
 from tests.faults import times
 
-PAGE = Path(__file__).parents[2] / "docs" / "committee-faults.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "faults.md"
 COLLUDING, FAVOURING = MemberFault.COLLUDING, MemberFault.FAVOURING
 CHOSEN = (Misdeed(FAVOURING, 1), Misdeed(COLLUDING, MAJORITY))
 """What is played in every test run; `make faults` plays all."""

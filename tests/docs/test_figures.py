@@ -39,7 +39,6 @@ NOT_PROSE = (
 """What may hold digits: figures with their comments, dated tables, code and links."""
 
 TYPED = {
-    "docs/attacks.md": "0.01; 0.01; 0.01; 0.01; 0.34; 40 times as; 0.85; 0.01",
     "docs/auditing.md": "takes 256 MiB",
     "docs/chains.md": "13 minutes; 1.3 s; 1.3 s",
     "docs/comparison.md": "72 times as",
