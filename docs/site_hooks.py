@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from mkdocs.structure.files import File
 
+from clients.configuration.settings_reference import settings
 from cmfl.commands.application import application
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ OUTSIDE = {
     **{f"{name.upper()}.md": f"{name}.md" for name in ("contributing", "changelog", "security")},
     "README.md": "index.md",
 }
+SETTINGS = "<!-- settings -->"
+"""Place of the tables of all settings on a page."""
 _NAMED_FENCE = re.compile(r"^(```\w+) \S+$", re.MULTILINE)
 """A block with a name for the tests, which the site's Markdown does not accept."""
 _LINK = re.compile(r"\]\((?P<up>(?:\.\./)+)(?P<target>[^)#\s]*)(?P<anchor>#[^)]*)?\)")
@@ -66,7 +69,26 @@ def on_page_markdown(markdown: str, *, page: Page, **_: object) -> str:
         start = posixpath.dirname(page.file.src_uri) or "."
         return f"]({posixpath.relpath(OUTSIDE[path], start)}{match['anchor'] or ''})"
 
+    if SETTINGS in markdown:
+        markdown = markdown.replace(SETTINGS, settings_tables())
     return _LINK.sub(mended, _NAMED_FENCE.sub(r"\1", markdown))
+
+
+def settings_tables() -> str:
+    """Return every setting of a run, a table for each section, from the schema."""
+    sections: dict[str, list[str]] = {}
+    for row in settings():
+        section, _, key = row["name"].rpartition(".")
+        value = row["default"]
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        default = "required" if row["is_needed"] else "" if value in (None, {}) else f"`{text}`"
+        line = f"| `{key}` | {default} | {_plain(row['may_be'])} | {_plain(row['sentence'])} |"
+        sections.setdefault(f"`[{section}]`" if section else "Top level", []).append(line)
+    lines = []
+    for heading, rows in sections.items():
+        head = "| key | default | values | meaning |"
+        lines += [f"## {heading}", "", head, "| --- | --- | --- | --- |", *rows, ""]
+    return "\n".join(lines)
 
 
 def commands_page() -> str:

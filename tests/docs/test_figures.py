@@ -43,7 +43,6 @@ TYPED = {
     "docs/chains.md": "13 minutes; 1.3 s; 1.3 s",
     "docs/comparison.md": "72 times as",
     "docs/decisions/protocol.md": "0.028; 0.05",
-    "docs/experiments.md": "0.202",
     "docs/faults.md": "0.2 s",
     "docs/protocol.md": "0.001",
     "docs/protocol/example.md": "0.25",
