@@ -33,7 +33,7 @@ CEILINGS = {
     "abandon_round": 11_500_000,
     "report_equivocation": 100_000,
 }
-"""Gas of the dearest call of each kind; `docs/properties.md` has the same numbers."""
+"""Gas of the dearest call of each kind; `docs/reference/properties.md` has the same numbers."""
 
 
 def if_all_were_cold(gas: int) -> int:
@@ -116,7 +116,7 @@ def test_every_call_fits_into_one_transaction_of_any_chain() -> None:
 
 
 def test_the_page_of_properties_has_the_ceilings() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "properties.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "properties.md").read_text("utf-8")
     for name, ceiling in CEILINGS.items():
         (row,) = [
             line for line in page.splitlines() if line.startswith((f"| `{name}` |", f"| {name} |"))

@@ -15,7 +15,7 @@ from tests.contracts.test_gas_ceilings import CEILINGS
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "tests" / "README.md"])
-PROPERTIES, THREATS = ROOT / "docs" / "properties.md", ROOT / "docs" / "threat-model.md"
+PROPERTIES = ROOT / "docs" / "reference" / "properties.md"
 FOLDERS = ("api", "benchmarks", "clients", "cmfl", "contracts", "docs", "ledger", "tests", ".ci")
 TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
 
@@ -71,7 +71,7 @@ def test_links_outside_of_the_site_and_named_files_lead_somewhere() -> None:
 
 
 def test_every_named_test_exists() -> None:
-    named = [one for page in (PROPERTIES, THREATS) for one in TEST.findall(page.read_text("utf-8"))]
+    named = TEST.findall(PROPERTIES.read_text("utf-8"))
     named += [(word, "") for word in (ROOT / ".ci" / "slow_tests").read_text("utf-8").split()]
     assert [
         (path, name)
@@ -81,16 +81,13 @@ def test_every_named_test_exists() -> None:
     ] == []
 
 
-@pytest.mark.parametrize("page", [PROPERTIES, THREATS], ids=lambda page: page.stem)
-def test_every_claim_names_a_test_or_admits_that_it_has_none(page: Path) -> None:
-    tables = re.findall(
-        r"^\|.* \| test \|\n\| --- .*\n((?:\|.*\n)+)", page.read_text("utf-8"), re.MULTILINE
-    )
-    cells = [row.strip(" |").rpartition(" | ") for table in tables for row in table.splitlines()]
-    assert len(cells) > 30
-    admitted = {"not covered"} if page is THREATS else set()
-    bare = [claim for claim, _, test in cells if not TEST.search(test) and test not in admitted]
-    assert bare == []
+def test_every_claim_names_a_test_or_admits_that_it_has_none() -> None:
+    properties, threats = PROPERTIES.read_text("utf-8").split("\n## Threats\n")
+    for part, admitted in ((properties, set()), (threats, {"not covered"})):
+        tables = re.findall(r"^\|.* \| test \|\n\| --- .*\n((?:\|.*\n)+)", part, re.MULTILINE)
+        rows = [row.strip(" |").rpartition(" | ") for table in tables for row in table.splitlines()]
+        assert len(rows) > 30
+        assert [row for row in rows if not TEST.search(row[2]) and row[2] not in admitted] == []
 
 
 def test_the_page_of_properties_has_the_ceilings_of_gas() -> None:

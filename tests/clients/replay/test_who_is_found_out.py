@@ -1,4 +1,4 @@
-"""Attacks and faults of the catalogue, repeated; docs/training-replay.md has the table."""
+"""Attacks and faults of the catalogue, repeated, against docs/explanation/training-replay.md."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tests.clients.replay.support import (
 if TYPE_CHECKING:
     from tests.clients.played import Played, Player
 
-PAGE = Path(__file__).parents[3] / "docs" / "training-replay.md"
+PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "training-replay.md"
 POISONED = ReplayRequest(poisoned=True)
 ONE_ROUND = ("protocol.rounds=1", "training.local_steps=1")
 ATTACKING = "malice.malicious_rate=0.4"
