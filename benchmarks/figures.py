@@ -72,7 +72,7 @@ class PageError(ValueError):
 
 def pages() -> list[Path]:
     """Return the pages that may name figures: not those that a command writes whole."""
-    generated = {ROOT / "docs" / "science" / "report.md", MEASURED / "mutants.md"}
+    generated = {ROOT / "docs" / "science" / "report.md", ROOT / "docs" / "project" / "mutants.md"}
     listed = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     return [page for page in listed if page not in generated]
 
