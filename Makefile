@@ -54,7 +54,7 @@ faults: $(VENV)/.dev
 
 # Changes of one place in the contract: some test has to fail for each.
 mutants: $(VENV)/.dev
-	$(BIN)/python -m tests.mutation --page docs/measured/mutants.md
+	$(BIN)/python -m tests.mutation --page docs/project/mutants.md
 
 # A million steps of the contract beside its specification.
 deep: $(VENV)/.dev

@@ -58,7 +58,8 @@ class PageError(ValueError):
 def pages() -> list[Path]:
     """Return the pages that may name figures: not those that a command writes whole."""
     results = ROOT / "docs" / "results"
-    generated = {*(results / f"{name}.md" for name in ("claims", *names())), MEASURED / "mutants.md"}
+    generated = {results / f"{name}.md" for name in ("claims", *names())}
+    generated.add(ROOT / "docs" / "project" / "mutants.md")
     listed = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     return [page for page in listed if page not in generated]
 

@@ -1,7 +1,7 @@
 """Coverage of a run's training: which updates auditors have repeated, by their attestations.
 
 No decision and no step of an audit rests on it: an attestation is an auditor's word. Auditors that
-disagree are shown side by side (docs/protocol/environments.md).
+disagree are shown side by side (docs/reference/protocol/environments.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Bytes and digests of protocol version 3 (docs/protocol.md, "Encodings").
+"""Bytes and digests of protocol version 3 (docs/reference/protocol/encoding.md).
 
 Integers are big-endian of fixed width; a list of clients is the join of their u32; what the
 contract recomputes follows Solidity's ABI encoding, so that both hash the same bytes. Ethereum

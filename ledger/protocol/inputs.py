@@ -4,7 +4,7 @@ Trainers are the clients with the smallest keys, read from a SHAKE-256 stream; t
 and one after an abandoned round are drawn by keccak256, which the contract can repeat.
 
 With the run document's `model_source`, `frozen_state` and `data_root`, an update can be repeated
-bit for bit (docs/protocol/environments.md).
+bit for bit (docs/reference/protocol/environments.md).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Repeated training: the environment that an update needs, the verdict, and the witness of it.
 
 An update is a function of the chain's model, the round's seed, the recorded settings, the owner's
-data, and the environment of its floating-point sums (docs/protocol/environments.md).
+data, and the environment of its floating-point sums (docs/reference/protocol/environments.md).
 """
 
 from __future__ import annotations

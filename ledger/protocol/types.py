@@ -12,7 +12,7 @@ BARE_ANY_CASE = "[0-9a-fA-F]{64}"  # people may type any case; programs write lo
 PREFIXED_ANY_CASE = f"0x{BARE_ANY_CASE}"  # a head that a user has copied from an audit
 EITHER_FORM_ANY_CASE = f"(0x)?{BARE_ANY_CASE}"  # a digest in a search
 
-PROTOCOL_VERSION = 3  # in every document and in the EIP-712 domain (docs/protocol.md)
+PROTOCOL_VERSION = 3  # in every document and in the EIP-712 domain (docs/reference/protocol)
 ClientId = NewType("ClientId", int)  # index of a registered client, in [0, K)
 Digest = NewType("Digest", bytes)  # 32 bytes: sha256 of a blob, or keccak256 as in the contract
 Address = NewType("Address", bytes)  # a 20-byte Ethereum address

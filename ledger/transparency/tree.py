@@ -5,9 +5,9 @@ made by the recursion of RFC 6962 and verified by the loops of RFC 9162, section
 2.1.4.2, so that one does not repeat a mistake of the other.
 
 Entry t - 1 names contract, chain, round t and the head that the end of round t led to, as text
-(`HeadEntry`). The head commits to everything before it (docs/protocol.md, "Head"); a ban after the
-newest end is under the next entry. The salt is that of the contract's EIP-712 domain: a restarted
-chain has the same chain id and addresses.
+(`HeadEntry`). The head commits to everything before it (docs/reference/protocol/contract.md,
+"Head"); a ban after the newest end is under the next entry. The salt is that of the contract's
+EIP-712 domain: a restarted chain has the same chain id and addresses.
 """
 
 from __future__ import annotations

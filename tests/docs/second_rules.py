@@ -1,4 +1,4 @@
-"""Strategy 3 by section 7 of `docs/protocol.md` alone: plain Python, no NumPy, none of our code.
+"""Strategy 3 by `docs/reference/protocol/rules.md` alone: plain Python, without NumPy and our code.
 
 Names are the document's.
 """

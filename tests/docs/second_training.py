@@ -1,4 +1,4 @@
-"""Batches and data digest of a client by `docs/protocol.md`, without NumPy and our code.
+"""Batches and data digest of a client by the protocol's pages, without NumPy and our code.
 
 A second implementation for the tests: PCG64 (XSL-RR 128/64, O'Neill 2014) in plain integers, seeded
 as NumPy documents its `SeedSequence`.

@@ -1,6 +1,6 @@
 """The worked example of the protocol: one round's bytes, from the run document to the head.
 
-    python -m tests.docs.worked_example          # rewrites the blocks of docs/protocol/example.md
+    python -m tests.docs.worked_example          # rewrites the blocks of its page
 
 Never edit the blocks by hand. Keys are PUBLIC TEST KEYS, worth nothing.
 """
@@ -93,7 +93,7 @@ from tests.protocol.support import f32, registry_of, signers
 from tests.support.keys import DOMAIN
 from tests.support.rounds import ClosedRound, OpenRound
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "protocol" / "example.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "protocol" / "example.md"
 BLOCK = re.compile(
     r"^```text (?P<name>example[\w-]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
 )

@@ -25,7 +25,7 @@ from tests.federation.long_run import LongRun
 from tests.federation.state import WANTED, State, written
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "faults.md"
+PAGE = ROOT / "docs" / "project" / "faults.md"
 WORKERS = 12
 MATRIX = (
     *("protocol.clients=240", "protocol.active_rate=0.05", "protocol.committee_rate=0.416667"),
@@ -121,7 +121,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--wanted", type=int, default=WANTED, help="how often each cell")
     parser.add_argument("--resume", action="store_true", help="go on from the last session")
     parser.add_argument("--state", type=Path, default=ROOT / "build" / "faults")
-    parser.add_argument("--no-page", action="store_true", help="leave docs/faults.md as it is")
+    parser.add_argument("--no-page", action="store_true", help="leave the page as it is")
     return parser
 
 

@@ -62,6 +62,10 @@ class State:
 
 
 BEGIN, END = "<!-- begin of the table -->", "<!-- end of the table -->"
+SUMS = (
+    *("chain", "rounds", "hours", "federations", "abandoned", "only the faulty primary drawn"),
+    *("too many away by chance", "rounds audited", "violations"),
+)
 
 
 def written(page: Path, states: Sequence[State]) -> None:
@@ -80,9 +84,8 @@ def table(states: Sequence[State]) -> str:
     for cell in CELLS:
         columns = "".join(_columns(state.cells[cell]) for state in states)
         lines.append(f"| {cell.fault} | {cell.role} |{columns}")
-    lines.append("")
-    lines += [_sums(state) for state in states]
-    return "\n".join(lines)
+    lines += ["", f"| {' | '.join(SUMS)} |", "|" + " --- |" * len(SUMS)]
+    return "\n".join([*lines, *map(_sums, states)])
 
 
 def _columns(tally: Tally) -> str:
@@ -95,10 +98,6 @@ def _columns(tally: Tally) -> str:
 def _sums(state: State) -> str:
     wrong = {kind: sum(v.wrong is kind for v in state.violations) for kind in Wrong}
     said = ", ".join(f"{kind} {count}" for kind, count in wrong.items())
-    return (
-        f"* **{state.chain}**: {state.rounds} rounds in {state.seconds / 3600:.2f} h, "
-        f"{state.abandoned} of them abandoned, {state.drawn} of these since chance drew no "
-        f"primary but the faulty one, {state.beyond} with too many away by chance, "
-        f"{state.federations} federations, audits of {state.audited} rounds. Of what must not be: "
-        f"{said}."
-    )
+    counts = (state.rounds, f"{state.seconds / 3600:.2f}", state.federations, state.abandoned)
+    more = (state.drawn, state.beyond, state.audited, said)
+    return f"| {' | '.join(map(str, (state.chain, *counts, *more)))} |"

@@ -28,10 +28,12 @@ RESULTS = Path("build") / "mutants" / "results.jsonl"
 REASONS = Path(__file__).with_name("survivors.toml")
 NO_MUTANTS = {"not compiled", "same code"}
 COLUMNS = ("mutants", "killed", "survived", "crashed")
-HEAD = """# What became of the mutants
+HEAD = """# Mutants
 
-`python -m tests.mutation --page FILE` writes this page, with the reasons in
-`tests/mutation/survivors.toml`. Changes that compile to the same code or not at all are no mutants.
+This page lists the results of mutation testing of the contract, for engineers who change it. Each
+mutant is one changed place, and a test must fail for it. `python -m tests.mutation --page FILE`
+writes the page, with the reasons in `tests/mutation/survivors.toml`. Changes that compile to the
+same code, or not at all, do not count as mutants.
 
 """
 
@@ -113,7 +115,7 @@ def table(
         *(f"Tried: {len(tried):,} of {len(changes):,} changes.", ""),
         *(f"| | {' | '.join(COLUMNS)} |", f"|---|{'---|' * len(COLUMNS)}"),
         *(f"| {row} | {' | '.join(str(counted[row, one]) for one in COLUMNS)} |" for row in rows),
-        *("", "| survivor | where | change | why it lives |", "|---|---|---|---|"),
+        *("", "| survivor | where | change | reason |", "|---|---|---|---|"),
         *(
             f"| {one.name} | {one.path}, {one.function or 'module'} | {_change(one)} "
             f"| {known.get(one.name, 'NOT EXPLAINED')} |"

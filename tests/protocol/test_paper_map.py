@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-PAGE = Path(__file__).parents[2] / "docs" / "paper-map.md"
+PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "paper-map.md"
 HEAD = "| paper | label | function | contract | event |\n"
 PAPER = Path(__file__).parents[3] / "shared" / "paper" / "cmfl.tex"
 ARTEFACT = resources.files("contracts") / "artifacts" / "committee_ledger.json"

@@ -73,7 +73,7 @@ def row(offset: int, *numbers: int) -> bytes:
 
 
 def read_independently(data: bytes, dimension: int) -> list[Fraction] | None:
-    """Return the numbers of a payload by the sentences of docs/protocol.md; None if malformed."""
+    """Return the numbers of a payload by docs/reference/protocol/encoding.md; None if malformed."""
     blocks = [data[start : start + 65] for start in range(3, len(data), 65)]
     if len(data) < 3 or data[0] != 2 or len(blocks) != math.ceil(dimension / 64):
         return None

@@ -1,1 +1,1 @@
-"""Builders that the tests of all packages share; `tests/README.md` says which is for what."""
+"""Builders that the tests of all packages share; `docs/project/testing.md` lists them."""

@@ -2,7 +2,7 @@
 
     python tests/vectors/make_payload_q8.py
 
-It reads section 2 of `docs/protocol.md` and nothing of this project's code; standard library only.
+It follows `docs/reference/protocol/encoding.md` and uses the standard library alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-// The protocol's digests, made again from what an answer shows (docs/protocol.md, sections 3, 6, 8, 9, 10).
+// The protocol's digests, made again from what an answer shows (docs/reference/protocol).
 
 import { keccak_256 } from "../vendor/noble-hashes/sha3.js";
 
