@@ -41,14 +41,12 @@ NOT_PROSE = (
 TYPED = {
     "docs/attacks.md": "0.01; 0.01; 0.01; 0.01; 0.34; 40 times as; 0.85; 0.01",
     "docs/auditing.md": "takes 256 MiB",
-    "docs/chains.md": "13 minutes; 1.3 s; 1.3 s",
     "docs/comparison.md": "72 times as",
     "docs/decisions/protocol.md": "0.028; 0.05",
     "docs/experiments.md": "0.202",
     "docs/faults.md": "0.2 s",
     "docs/protocol.md": "0.001",
     "docs/protocol/example.md": "0.25",
-    "docs/store.md": "1.2 kB",
     "docs/threat-model.md": ("0.752; 0.921; 0.0015; ± 0; 0.016; ± 0; 0.949; 0.970; 0.65; 0.38"),
 }
 """Figures in the prose of each page that are no measurements of ours, or that no command prints
