@@ -39,13 +39,11 @@ NOT_PROSE = (
 """What may hold digits: figures with their comments, dated tables, code and links."""
 
 TYPED = {
-    "docs/chains.md": "13 minutes; 1.3 s; 1.3 s",
     "docs/explanation/comparison.md": "72 times as; 18 hours",
     "docs/project/decisions/protocol.md": "0.028; 0.05",
     "docs/project/faults.md": "0.2 s",
     "docs/reference/protocol/example.md": "0.25",
     "docs/reference/protocol/rules.md": "0.001",
-    "docs/store.md": "1.2 kB",
     "docs/explanation/threat-model.md": (
         "0.949; 0.970; 0.65; 0.38; 0.752; 0.921; 0.0015; ± 0; 0.016; ± 0"
     ),

@@ -87,7 +87,7 @@ def test_a_service_gives_the_same_file(
 
 
 def test_the_table_of_the_guide_takes_the_file(files: dict[str, Path]) -> None:
-    page = Path(__file__).parents[3] / "docs" / "tables.md"
+    page = Path(__file__).parents[3] / "docs" / "how-to" / "query-with-sql.md"
     (create,) = re.findall(
         r"^CREATE TABLE .*?;$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL
     )

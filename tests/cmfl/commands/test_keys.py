@@ -153,6 +153,6 @@ def test_no_key_and_no_password_is_ever_printed(
 
 
 def test_everything_that_a_key_signs_is_listed_in_the_docs() -> None:
-    page = (DOCS / "joining.md").read_text("utf-8")
+    page = (DOCS / "how-to" / "join-a-run.md").read_text("utf-8")
     for name, fields in (*signing.REGISTRATION_TYPES.items(), *signing.TYPES.items()):
         assert name == "EIP712Domain" or f"| `{name}` | `{fields}` | " in page
