@@ -76,7 +76,6 @@ class Line:
 
     @classmethod
     def of(cls, products: Floats) -> Line:
-        """Return the line through the colluders' mean, from the products of two or more updates."""
         others = len(products) - 1
         own, rows = np.diagonal(products), products.sum(axis=1)
         mean = (rows.sum() - 2 * rows + own) / others**2
@@ -161,7 +160,7 @@ def _basis(attacker: AttackInput) -> tuple[Floats, float]:
 
 
 def _unit(vector: Floats, table: Floats) -> Floats:
-    """Return the coefficients of a unit vector; zeros if only rounding error is left."""
+    """Return the coefficients of a unit vector; zeros if only rounding error remains."""
     norm = sqrt(max(float(vector @ table @ vector), 0.0))
     return vector / norm if norm > 1e-7 else np.zeros_like(vector)
 

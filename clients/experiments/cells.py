@@ -263,7 +263,6 @@ class RepeatedCell:
 
     @property
     def outcome(self) -> AuditOutcome:
-        """Failed if anything differs or the audit failed; else the audit's."""
         return AuditOutcome.FAILED if self.differing else self.report.outcome
 
 
@@ -295,7 +294,7 @@ def saved_file_differences(
 
 
 def require_current_protocol(out: Path, evidence: ChainEvidence) -> None:
-    """Refuse to repeat a cell of another protocol version; a missing report is no refusal."""
+    """Refuse to repeat a cell of another protocol version; ignore a missing report."""
     saved = _parsed(out, evidence.report, json.loads, [])
     deployment = None if saved is None else saved.get("deployment")
     if isinstance(deployment, dict) and deployment.get("protocol", 1) != PROTOCOL_VERSION:

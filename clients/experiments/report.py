@@ -155,7 +155,6 @@ def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def _table(cells: Sequence[CellRow], measure: Measure) -> list[str]:
-    """Return a table, with sentences below on methods with one number or none."""
     places: dict[tuple[str, str], list[CellRow]] = {}
     for cell in cells:
         places.setdefault((cell.method, scenario_name(cell)), []).append(cell)

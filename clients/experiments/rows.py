@@ -198,8 +198,6 @@ class ChainEvidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Played:
-    """The common part of the rows of a cell and of a trial."""
-
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
     cell: str
@@ -398,7 +396,6 @@ def final_of(accuracy: Sequence[float | None]) -> float | None:
 
 
 def _read(path: Path) -> tuple[bytes, bytes]:
-    """Return the whole lines of a file and what follows them; nothing where there is no file."""
     try:
         data = read_stored(path.parent, path.name, MAX_ROWS_BYTES)
     except FileNotFoundError:
