@@ -38,6 +38,17 @@ _NAMED_FENCE = re.compile(r"^(```\w+) \S+$", re.MULTILINE)
 """A block with a name for the tests, which the site's Markdown does not accept."""
 _LINK = re.compile(r"!?\[(?P<label>[^\]]*)\]\((?P<path>(?!\w+:)[^)#\s]+)(?P<anchor>#[^)]*)?\)")
 
+_MOVED = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>This page has moved</title>
+<link rel="canonical" href="TARGET">
+<meta name="robots" content="noindex">
+<script>location.replace("TARGET" + location.hash)</script>
+<meta http-equiv="refresh" content="1; url=TARGET">
+<p>This page has moved: <a href="TARGET">TARGET</a></p>
+"""
+
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     """Add the generated references, and the repository's pages outside docs/."""
@@ -74,6 +85,22 @@ def on_page_markdown(markdown: str, *, page: Page, files: Files, **_: object) ->
         return link[0].replace(f"({link['path']}", f"({posixpath.relpath(target, start)}")
 
     return _LINK.sub(mended, _NAMED_FENCE.sub(r"\1", markdown))
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Write a page at each old address of mkdocs.yml that leads to the new one."""
+    site = Path(config.site_dir)
+    for old, new in config.extra["redirects"].items():
+        address, page = (
+            Path(name.replace("README", "index")).with_suffix(".html") for name in (old, new)
+        )
+        if not (site / page).is_file() or (site / address).exists():
+            raise ValueError(
+                f"redirects: {old} to {new}: the page is missing, or the old one there"
+            )
+        (site / address).parent.mkdir(parents=True, exist_ok=True)
+        target = posixpath.relpath(page, address.parent)
+        (site / address).write_text(_MOVED.replace("TARGET", target), "utf-8")
 
 
 def commands_page() -> str:
@@ -117,8 +144,8 @@ def _plain(text: str) -> str:
 def rest_page() -> str:
     """Return the reference of the REST service, from docs/openapi.json."""
     document: dict[str, Any] = json.loads((ROOT / "docs" / "openapi.json").read_text("utf-8"))
-    text = "Generated from `docs/openapi.json`. [Serve history](../how-to/serve-history.md) explains it."
-    lines = ["# REST", "", text, ""]
+    guide = "[Serve history](../how-to/serve-history.md)"
+    lines = ["# REST", "", f"Generated from `docs/openapi.json`. {guide} explains it.", ""]
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             lines += [f"## {method.upper()} {path}", "", operation.get("description", ""), ""]
