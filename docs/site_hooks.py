@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from mkdocs.structure.files import File
 
+from clients.configuration.settings_reference import settings
 from cmfl.commands.application import application
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ OUTSIDE = {
     "tests/README.md": "project/testing.md",
 }
 """Pages of the repository outside docs/, and their addresses on the site."""
+SETTINGS = "<!-- settings -->"
+"""Place of the tables of all settings on a page."""
 _NAMED_FENCE = re.compile(r"^(```\w+) \S+$", re.MULTILINE)
 """A block with a name for the tests, which the site's Markdown does not accept."""
 _LINK = re.compile(r"!?\[(?P<label>[^\]]*)\]\((?P<path>(?!\w+:)[^)#\s]+)(?P<anchor>#[^)]*)?\)")
@@ -84,6 +87,8 @@ def on_page_markdown(markdown: str, *, page: Page, files: Files, **_: object) ->
         start = posixpath.dirname(address) or "."
         return link[0].replace(f"({link['path']}", f"({posixpath.relpath(target, start)}")
 
+    if SETTINGS in markdown:
+        markdown = markdown.replace(SETTINGS, settings_tables())
     return _LINK.sub(mended, _NAMED_FENCE.sub(r"\1", markdown))
 
 
@@ -101,6 +106,23 @@ def on_post_build(config: MkDocsConfig) -> None:
         (site / address).parent.mkdir(parents=True, exist_ok=True)
         target = posixpath.relpath(page, address.parent)
         (site / address).write_text(_MOVED.replace("TARGET", target), "utf-8")
+
+
+def settings_tables() -> str:
+    """Return every setting of a run, a table for each section, from the schema."""
+    sections: dict[str, list[str]] = {}
+    for row in settings():
+        section, _, key = row["name"].rpartition(".")
+        value = row["default"]
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        default = "required" if row["is_needed"] else "" if value in (None, {}) else f"`{text}`"
+        line = f"| `{key}` | {default} | {_plain(row['may_be'])} | {_plain(row['sentence'])} |"
+        sections.setdefault(f"`[{section}]`" if section else "Top level", []).append(line)
+    lines = []
+    for heading, rows in sections.items():
+        head = "| key | default | values | meaning |"
+        lines += [f"## {heading}", "", head, "| --- | --- | --- | --- |", *rows, ""]
+    return "\n".join(lines)
 
 
 def commands_page() -> str:

@@ -109,7 +109,8 @@ def across(attacker: AttackInput) -> Floats:
     """Return 2 t (cos θ r + sin θ a), with the widest angle θ that is expected to be accepted.
 
     An accepted update is honest in the direction r that the committee measures, harmful at a right
-    angle to it, and turns the travel slowly. `docs/attacks.md` defines t, r, a and a member's part.
+    angle to it, and turns the travel slowly. `docs/reference/attacks.md` defines t, r, a
+    and a member's part.
     """
     parameters = attacker.parameters
     assert parameters is not None, "only a committee scores"

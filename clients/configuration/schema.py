@@ -183,7 +183,7 @@ class ModelSection(SettingsTable):
     name: Annotated[str, Field(min_length=1)] = "softmax"
     """A built-in model, or a class of yours: file.py:Class or package:Class."""
     options: dict[str, Annotated[Option, BeforeValidator(_one_value)]] = Field(default_factory=dict)
-    """The built-in model's, or keyword arguments of your class: docs/models.md."""
+    """The built-in model's, or keyword arguments of your class: docs/reference/models.md."""
 
 
 class EvaluationSection(SettingsTable):

@@ -114,7 +114,7 @@ class Quick(_Table):
 
 
 class Definition(_Settings):
-    """An experiment as its TOML has it; `docs/experiments.md` describes each key."""
+    """An experiment as its TOML has it; `docs/reference/experiments.md` has its keys."""
 
     title: Annotated[str, Field(min_length=1, max_length=200)]
     number: Annotated[int, Field(ge=1, le=99)] | None = None

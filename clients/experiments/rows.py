@@ -214,7 +214,7 @@ class _Played:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellRow(_Played):
-    """The result of one cell; `docs/experiments.md` describes each value."""
+    """The result of one cell; `docs/reference/experiments.md` has its values."""
 
     row: Literal["cell"] = "cell"
     number: int | None

@@ -46,6 +46,7 @@ def test_the_reference_has_commands_routes_and_functions(site: Path) -> None:
     assert "cmfl audit" in (site / "reference" / "commands.html").read_text("utf-8")
     assert "/v1/blobs/{digest}" in (site / "reference" / "rest.html").read_text("utf-8")
     assert "commit_updates" in (site / "reference" / "contract.html").read_text("utf-8")
+    assert "min_delta" in (site / "reference" / "configuration.html").read_text("utf-8")
 
 
 def test_an_old_address_leads_to_the_new_page(site: Path) -> None:
