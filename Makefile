@@ -77,11 +77,14 @@ coverage: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2 tests/protocol tests/audit --cov --cov-report=
 	$(BIN)/coverage report --skip-covered --fail-under=100
 
+# The counts of .ci/prose.json may only fall: `python .ci/prose.py --write` lowers them.
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy .ci/prose.py
 	$(BIN)/lint-imports
+	$(BIN)/python .ci/prose.py
 
 # Every figure of README and docs: the commands that write result files, then the pages. Needs a quiet machine;
 # CYCLES is the number of turns of each contender of `benchmarks.rounds`. The rows of the experiments stay: `cmfl experiment run` plays them. Without a card gpu.json stays.

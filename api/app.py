@@ -182,8 +182,6 @@ def server_for(settings: Settings) -> GracefulServer:
 
 
 def _methods(app: FastAPI, request: Request) -> list[str]:
-    """Return the methods of all routes at the path of a request."""
-
     def is_answered(method: str) -> bool:
         scope = {**request.scope, "method": method}
         return any(route.matches(scope)[0] is Match.FULL for route in app.router.routes)

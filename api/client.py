@@ -97,7 +97,6 @@ class Service:
         self._server.close()
 
     def status(self) -> StatusAnswer:
-        """Return the chain's head, the status of each deployment, and versions."""
         return self.read(StatusAnswer, "/v1/status")
 
     def chains(self) -> ChainsAnswer:
@@ -222,7 +221,6 @@ class RemoteDeployment:
         return self._list(RoundsAnswer, "rounds", "rounds", limit, cursor, parameters)
 
     def full_round(self, number: int) -> FullRound:
-        """Return one round with all its parts but the score vectors."""
         answer = self.read(RoundAnswer, f"rounds/{number}", {"full": True})
         self._require("round", answer["round"], number)
         if answer["parts"] is None:
@@ -255,21 +253,17 @@ class RemoteDeployment:
     def evidence(
         self, query: RoundQuery = ALL_ROUNDS, limit: int = 20, cursor: str | None = None
     ) -> EvidenceAnswer:
-        """Return a page of bans, refused scores, incidents and dropouts."""
         return self._list(EvidenceAnswer, "evidence", "evidence", limit, cursor, _query_of(query))
 
     def digest(self, digest: Digest, limit: int = 20, cursor: str | None = None) -> DigestAnswer:
-        """Return a page of the places of a digest, the deployment's first."""
         answer = self._list(DigestAnswer, f"digests/{digest.hex()}", "items", limit, cursor)
         self._require("digest", answer["digest"], f"0x{digest.hex()}")
         return answer
 
     def federation(self) -> FederationAnswer:
-        """Return the status of the open round: the actions of each client, and the late ones."""
         return self.read(FederationAnswer, "federation")
 
     def series(self) -> SeriesAnswer:
-        """Return the run over its rounds, as columns of equal length."""
         answer = self.read(SeriesAnswer, "series")
         columns: list[Sized] = [answer["status"], answer["ranked"], answer["accepted"]]
         columns += [answer["views"], answer["committee"]]

@@ -1,4 +1,4 @@
-"""The OpenAPI document as a file, from which clients are generated: `docs/openapi.json`.
+"""The OpenAPI document as a file, to generate clients from: `docs/openapi.json`.
 
 python -m api.document > docs/openapi.json
 """

@@ -89,7 +89,6 @@ class FederationSnapshot:
     taken_at: float
 
     def differs_from(self, other: FederationSnapshot | None) -> bool:
-        """Return whether anything but the time is new."""
         if other is None:
             return True
         own, others = (
@@ -118,7 +117,6 @@ class FederationMonitor:
         self._deployments: dict[str, _MonitoredDeployment] = {}
 
     def snapshot(self, reading: RequestView, address: str) -> FederationSnapshot:
-        """Return a fresh snapshot, or the latest while another thread takes one."""
         if self._location is None:
             raise ProblemError(kinds.FEDERATION_NOT_WATCHED, "this service reads no mailbox")
         served, chain = reading.deployment(address), reading.chain
@@ -220,7 +218,7 @@ class _MonitoredDeployment:
     def _chain(
         self, reading: RequestView, served: ServedDeployment, current: HistoryRound
     ) -> ChainView:
-        """Return the open round, with the newest block taken for final: a view is no vote."""
+        """Return the open round, with the newest block taken for final: a view does not vote."""
         return ChainView(
             parameters=self._parameters_of(reading, served),
             domain=served.manifest.domain(),
@@ -234,7 +232,7 @@ class _MonitoredDeployment:
         )
 
     def _parameters_of(self, reading: RequestView, served: ServedDeployment) -> Parameters:
-        """Return the parameters of the run's document, if they are those of the contract."""
+        """Return the parameters of the run's document, if the contract has them."""
         if self._parameters is None:
             fixed = served.fixed
             document = read_run(reading.chain.blobs, fixed.config)

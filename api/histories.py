@@ -64,8 +64,6 @@ _State: TypeAlias = "tuple[int, int, int] | None"
 
 @dataclass(frozen=True, slots=True)
 class _ManifestFile:
-    """A manifest's file, with the states of it and of the run's settings when it was checked."""
-
     path: Path
     is_of_this_home: bool
     states: tuple[_State, _State]
@@ -100,7 +98,6 @@ class Deployments:
                 self._recent.pop(next(iter(self._recent))).forget()
 
     def find(self, address: str) -> ServedDeployment | None:
-        """Return a deployment by its address, in any case of the letters; None if unknown."""
         canonical = to_canonical(address)
         with self._lock:
             for file, served in self._served.items():
@@ -166,7 +163,6 @@ class Deployments:
 
 
 def _state_of(path: Path) -> _State:
-    """Return inode, size and time of a regular file; None for anything else."""
     try:
         status = path.stat()
     except (OSError, ValueError):
@@ -256,7 +252,6 @@ class PinnedChain:
 
     @contextmanager
     def snapshot(self, served: ServedDeployment) -> Iterator[CommitteeLedger]:
-        """Open a deployment's contract as of this block, with all of its events."""
         with self.chain.snapshot() as view:
             ledger = served.ledger
             ledger = CommitteeLedger(view, ledger.address, ledger.from_block, served.fixed)
@@ -272,7 +267,6 @@ class PinnedChain:
         return state
 
     def is_unmoved(self) -> bool:
-        """Return whether the chain still contains the block."""
         number = self.block.number
         return number <= self.final or self.chain.block(number).hash == self.block.hash
 

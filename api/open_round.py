@@ -1,7 +1,7 @@
-"""The status of an open round, as the service answers: its stage, its votes, and who is missing.
+"""The status of an open round, as the service answers: stage, votes, and missing clients.
 
 An honest client that is reached by everything has done each expected action in time; one that has
-not may be away, cut off, or right to wait. Being late is no proof of anything.
+not may be away, cut off, or right to wait. Being late proves nothing.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _reached(view: RoundView) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Voting:
-    """The progress of both votes: the view that goes on, if any, and those that were certified."""
+    """The progress of both votes: the current view, if any, and the certified views."""
 
     stage: schemas.RoundStage
     phase: Phase
@@ -185,7 +185,6 @@ def _voting(view: RoundView, first_seen: FirstSeen, now: float) -> _Voting:
 
 
 def _passed(view: RoundView, voting: _Voting) -> dict[ClientId, list[schemas.PassedWithoutRequest]]:
-    """Return the views that passed without a request of their primary, by the primary."""
     passed: defaultdict[ClientId, list[schemas.PassedWithoutRequest]] = defaultdict(list)
     for phase, decided in zip(Phase, voting.certified, strict=True):
         over = decided or 0
@@ -200,7 +199,6 @@ def _passed(view: RoundView, voting: _Voting) -> dict[ClientId, list[schemas.Pas
 
 
 def _scored(view: RoundView, client: ClientId) -> list[schemas.ScoredUpdates]:
-    """Return the sets for which a member has signed vectors, the largest first."""
     sets = sorted(view.sets_scored(client), key=lambda one: (-len(one[1] or ()), one[0]))
     return [
         {"clients": to_hex(digest), "size": None if clients is None else len(clients)}
@@ -225,7 +223,6 @@ def _votes(view: RoundView, client: ClientId) -> list[schemas.SignedSlot]:
 def _awaited(
     view: RoundView, voting: _Voting, first_seen: FirstSeen
 ) -> dict[ClientId, list[schemas.AwaitedAct]]:
-    """Return the expected actions by client, with the time when an honest one has done them."""
     awaited: defaultdict[ClientId, list[schemas.AwaitedAct]] = defaultdict(list)
     if voting.certified[0] is None and voting.stage != "exhausted":
         for client in sorted(view.inputs.participants.expected):
@@ -243,7 +240,6 @@ def _awaited(
 
 
 def _missing_input(view: RoundView, client: ClientId) -> schemas.AwaitedAct | None:
-    """Return the first missing input of phase 1: without a commitment nothing else can come."""
     seconds = view.inputs.parameters.view_seconds
     if client not in view.inputs.closing.commitments:
         return {"act": "commitment", "due": view.closed_at}

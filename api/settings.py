@@ -20,18 +20,18 @@ class Settings(BaseModel):
     """Locations, access rules and limits of one service.
 
     Attributes:
-        home: of the runs: `chain.sqlite`, `blobs/` and `runs/<name>/deployment.json`.
+        home: folder of the runs: `chain.sqlite`, `blobs/` and `runs/<name>/deployment.json`.
         rpc_url: a node to read instead of `chain.sqlite`; it must serve the chain `chain_id`.
-        manifests: in addition to those of the home's runs.
+        manifests: manifests to serve in addition to the home's runs.
         tokens: every request but those for /health must show one; empty for open access.
         allowed_origins: origins whose pages may read the answers; this service's own always may.
         root_path: path that a reverse proxy removes from requests; empty for none.
         allowed_hosts: names in `Host` besides addresses and localhost, if reading needs no token.
-        requests_per_minute: of one address; None for no limit.
+        requests_per_minute: limit for one address; None for no limit.
         most_streams_of_address: open streams of one address or one /64 network.
         reading_is_open: tokens are only needed to start work.
         trusted_proxies: networks whose X-Forwarded-For is believed.
-        mailbox: of running federations, as workers are given it; None to watch none.
+        mailbox: place of running federations' mail, as for workers; None to watch none.
         verification_seconds: time of one audit, of the clock and of a processor.
         rules: files or packages of runs' own rules, trusted by the operator and run by audits.
     """
@@ -88,8 +88,8 @@ class StoreSettings(BaseModel):
     """The bounds of one store; quotas are for one client in one round.
 
     Attributes:
-        public_urls: as `base_url` writes them; uploads signed for other URLs are refused.
-        quota_mail_bytes: of new envelopes that the client sends, its own or others'.
+        public_urls: URLs as `base_url` writes them; uploads signed for other URLs are refused.
+        quota_mail_bytes: bytes of new envelopes that the client sends, its own or others'.
         auditors: other addresses that may put attestations, each with a client's quotas.
         keep_rounds: number of newest rounds whose payloads and mail are retained; None for all.
         grace_seconds: time that a client may take to send anything at all.

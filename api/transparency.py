@@ -97,7 +97,6 @@ def create_witness(folder: WitnessFolder) -> Starlette:
 
 
 async def _body(request: Request) -> bytes | Response:
-    """Return a request's body, or why it is not read."""
     body = bytearray()
     try:
         async with asyncio.timeout(BODY_SECONDS):

@@ -34,7 +34,7 @@ _squares = fast_distances()
 
 @lru_cache(maxsize=8)
 def network(rows: int, first: int, last: int) -> tuple[tuple[int, int], ...]:
-    """Return comparators in order, after which rows [first, last) hold the numbers of these ranks.
+    """Return comparators in order; they bring the numbers of the ranks into rows [first, last).
 
     The smaller number goes to the first row. It is Batcher's merge exchange (Knuth, The Art of
     Computer Programming 5.2.2, Algorithm M) without the comparators that no needed rank depends on.
@@ -192,7 +192,6 @@ def _ranked(rows: Rows, first: int, last: int) -> Sequence[NDArray[np.floating]]
 
 
 def _combined(coefficients: NDArray[np.float64], rows: Rows) -> NDArray[np.float64]:
-    """Return combinations of rows, added up row after row."""
     result = np.zeros((len(coefficients), len(rows[0])))
     for column, row in zip(coefficients.T, rows, strict=True):
         used = np.flatnonzero(column)
@@ -513,7 +512,7 @@ class NNM(PreAggregator):
 
 
 class Bucketing(PreAggregator):
-    """The vectors are shuffled and dealt into buckets, each of which becomes its mean."""
+    """The vectors are shuffled and dealt into buckets, and each bucket becomes its mean."""
 
     s: Whole
     """how many vectors are in a bucket"""
@@ -550,7 +549,7 @@ AGGREGATORS: dict[str, type[Aggregator]] = {
 
 
 def aggregator_named(name: str, options: Mapping[str, object]) -> Aggregator:
-    """Return an aggregator, or that of a user's function."""
+    """Return an aggregator, or one made of a user's function."""
     if name not in AGGREGATORS:
         code = named_code("aggregator", GROUP, name)
         if code is not None:
@@ -568,7 +567,6 @@ class Aggregation:
     pre_aggregators: tuple[PreAggregator, ...] = ()
 
     def _stages(self, updates: int) -> Iterator[tuple[AggregationStage, int]]:
-        """Yield each stage with the number of vectors that it gets."""
         for stage in self.pre_aggregators:
             yield stage, updates
             updates = stage.count(updates)

@@ -1,4 +1,4 @@
-"""Devices, instruction sets, and the settings with which equal inputs give equal bytes.
+"""Devices, instruction sets, and the settings that give equal bytes for equal inputs.
 
 ATen, oneDNN and MKL choose their kernels by the processor's instruction set, once in the life of a
 process. Kernels of two sets form sums in another order, so the last bits of an update differ. A cap
@@ -100,7 +100,7 @@ def cap_named(isa: str) -> InstructionSet | None:
 
 
 def isa_in_force() -> str:
-    """Return the instruction set with which torch computes here, as an environment class has it."""
+    """Return torch's instruction set here, as an environment class names it."""
     capability = torch.backends.cpu.get_cpu_capability()
     if _chosen(os.environ) != _chosen(_environment_at_start()):
         return f"{capability.lower()} {SET_LATE}"
@@ -203,7 +203,7 @@ def worker_devices(name: str, workers: int) -> list[str]:
 
 
 def card_gib(device: torch.device) -> int | None:
-    """Return all memory of a card, from which the plan follows, in GiB; None of the processor."""
+    """Return all memory of a card in GiB, which determines the plan; None for the processor."""
     if device.type == "cpu":
         return None
     memory: int = torch.cuda.get_device_properties(device).total_memory

@@ -312,7 +312,6 @@ def _shown(value: bytes | str) -> str:
 
 
 def _without_none(value: Any) -> Any:
-    """Remove unset values, which msgpack documents do not have."""
     if isinstance(value, dict):
         return {key: _without_none(item) for key, item in value.items() if item is not None}
     return value

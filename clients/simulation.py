@@ -1,7 +1,7 @@
 """A run with all actors in one process, and distances computed early.
 
-The actors are those of separate workers. Only the contract moves the run on, and a killed run
-resumes from chain, blobs and journal. Time jumps to the next moment at which any actor may act.
+The actors are the ones of separate workers. Only the contract moves the run on, and a killed run
+resumes from chain, blobs and journal. Time jumps to the next moment when any actor may act.
 """
 
 from __future__ import annotations
@@ -96,7 +96,6 @@ class EarlyDistances:
     def __call__(
         self, rule: DistanceRule, travel: Travel, updates: Updates, members: Sequence[ClientId]
     ) -> NDArray[np.float64]:
-        """Return the distances of all updates to the members', shape (members, updates)."""
         asked = _Asked(rule, travel, updates, members)
         if self._early is None or not self._early[0].covers(asked):
             return self._distances(*asked)
@@ -117,7 +116,6 @@ class SimulatedActors:
     memory: AttackMemory | None = None
 
     def trainers(self, chain: ChainView) -> dict[ClientId, Trainer]:
-        """Return the active clients of a round, and those that act uninvited."""
         signers, faults = self.population.signers, self.population.trainer_faults
         active = chain.participants().active
         if not faults:
@@ -134,7 +132,6 @@ class SimulatedActors:
     def member(
         self, client: ClientId, journal: VoteJournal, judge: JudgementCache
     ) -> tuple[Member, MemberActor]:
-        """Return a committee member as it would be honest, and as it acts."""
         signer, fault = self.population.signers[client], self.population.member_faults.get(client)
         honest = Member(client, signer, journal, judge)
         if fault is None:
@@ -225,7 +222,6 @@ class Simulation:
 
     @property
     def model(self) -> NDArray[np.float32]:
-        """w_t, shape (d,), as the ledger has it."""
         if self._model is None:
             self._model = self._observer.model()
         return self._model
@@ -248,7 +244,6 @@ class Simulation:
             on_round(measure.row(self._context.ledger, number, self.model))
 
     def play_round(self) -> ChainView | None:
-        """Play the open round until it is decided or abandoned, and return the next one."""
         chain = self.chain
         assert chain is not None, "a round is open"
         trainers = self._cast.trainers(chain)

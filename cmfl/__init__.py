@@ -3,6 +3,7 @@
     import cmfl
 
     run = cmfl.run("digits", strategy=3, malicious_rate=0.3, attack="back-gradient", seed=7)
+
     run.rounds                      # a row for each round
     run.rounds[7].explain()         # one round in plain words
     assert cmfl.audit(run).passed   # everything recomputed from the chain and the blobs
@@ -17,8 +18,8 @@ Plain arrays:   the modules `cmfl.rules` and `cmfl.aggregators`.
 Errors:         `CmflError`; `ConfigurationError`, its subclass, is about the arguments.
 
 To import this package costs little: torch, web3 and the others are loaded by the call that needs
-them. It refuses to start beside foreign modules of the names `ledger`, `clients`, `api` and
-`contracts`; `cmfl.import_guard` says how it knows.
+them. It refuses to start if `ledger`, `clients`, `api` or `contracts` is another project's module
+(`cmfl.import_guard`).
 """
 
 from cmfl import import_guard

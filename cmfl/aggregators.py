@@ -45,8 +45,8 @@ def fedavg(updates: ArrayLike, weights: ArrayLike | None = None, *, pre: Pre = (
     """Return the mean of the updates, weighted by the samples behind each.
 
     Args:
-        updates: shape (n, d).
-        weights: of each, above 0, shape (n,); equal ones if not given.
+        updates: updates, shape (n, d).
+        weights: numbers above 0, shape (n,); equal ones if not given.
         pre: pre-aggregators with their options, in order: "NNM" (f) and "Bucketing" (s).
     """
     return aggregate("FedAvg", updates, weights=weights, pre=pre)
@@ -63,7 +63,7 @@ def trimmed_mean(updates: ArrayLike, f: int, *, pre: Pre = ()) -> Vector:
 
 
 def krum(updates: ArrayLike, f: int, *, pre: Pre = ()) -> Vector:
-    """Return the update in the densest place, of which f may be anything, 2f + 2 < n."""
+    """Return the update in the densest place; f updates may be anything, 2f + 2 < n."""
     return aggregate("Krum", updates, {"f": f}, pre=pre)
 
 
@@ -127,8 +127,8 @@ def aggregate(
         name: one of FedAvg, Median, TrMean, Krum, MultiKrum, GeometricMedian, CenteredClipping,
             FLTrust and DnC.
         updates: shape (n, d), finite.
-        options: of the aggregator.
-        weights: of each update, above 0, shape (n,); equal ones if not given.
+        options: settings of the aggregator.
+        weights: numbers above 0, shape (n,); equal ones if not given.
         last: the aggregate of the round before, or for FLTrust the server's own update, shape
             (d,); zeros if not given.
         pre: pre-aggregators with their options, in order.

@@ -40,11 +40,11 @@ from ledger.transparency.tree import run_suffix
 
 @dataclass(frozen=True, slots=True)
 class StopCheck:
-    """What is known of a run's early stop, by the rows of its own files.
+    """State of a run's early stop, by the rows of its own files.
 
-    By a rule that has `stopped` the run, the chain ends there; one that was `passed over` has later
-    rounds. One that is `not met` has not ended the run, which goes on or was cut off. Without rows,
-    or with rows of another chain, it is `unknown`.
+    A rule has `stopped` the run if the chain ends there, and was `passed over` if later rounds
+    exist. A rule that is `not met` has not ended the run, which goes on or was cut off. Without
+    rows, or with rows of another chain, it is `unknown`.
     """
 
     outcome: Literal["stopped", "all rounds", "not met", "passed over", "unknown"]
@@ -84,7 +84,7 @@ MAX_AGE_HOURS = 1_000_000  # of a cosignature that counts
 
 @dataclass(frozen=True, slots=True)
 class Witnesses:
-    """Whom to ask about a run, URLs or paths of more checkpoints, and how old a word may be."""
+    """Logs and witnesses to ask about a run, places of more checkpoints, and a maximal age."""
 
     policy: policies.WitnessPolicy
     places: tuple[str, ...]
@@ -108,7 +108,7 @@ class Witnesses:
 def witnesses_of(
     policy: Path | None, places: Sequence[str], max_age_hours: float | None
 ) -> Witnesses | None:
-    """Return whom to ask by a policy, if there is one; older cosignatures do not count."""
+    """Return a policy's logs and witnesses, if there is one; older cosignatures do not count."""
     # NaN is neither below nor above a bound, and would let any cosignature count.
     if max_age_hours is not None and not 0 <= max_age_hours <= MAX_AGE_HOURS:
         raise ConfigurationError(
@@ -230,31 +230,31 @@ def audit(
     """Check every round of a run from its chain and its blobs alone.
 
     Args:
-        run: what `cmfl.run`, `cmfl.open` or `cmfl.connect` gave, or the path of a home. Of a
-            service only the blobs are used: chain and contract are named beside it.
-        name: of the run in a home with several.
+        run: result of `cmfl.run`, `cmfl.open` or `cmfl.connect`, or the path of a home. The audit
+            uses only the blobs of a service: also name chain and contract.
+        name: name of the run, for a home with several.
         rpc_url: a node whose chain is read, in place of the home's own chain.
-        address: of the contract on that chain, 0x-hex.
-        chain_id: that the node must have; None accepts the node's own, which the report names.
-        blobs: URL or folder of the blobs, each of which is compared with its digest.
+        address: address of the contract on that chain, 0x-hex.
+        chain_id: id that the node must have; None accepts the node's own, which the report names.
+        blobs: URL or folder of the blobs; each is compared with its digest.
         head: a head of this run that you have kept, 0x-hex: the run must pass through it.
         strict: take a remark for something that could not be checked.
         since: the saved report of an earlier audit that passed, trusted for its rounds.
         jobs: processes that check rounds; over 1 a script needs the usual
             `if __name__ == "__main__":`.
         rules: the run's own distance, if it has one: your copy of its file, or the function
-            itself. It is run, if its digest is that of the run document; that of a run that this
-            process has played is known.
+            itself. It is executed if its digest is in the run document. The distance of a run that
+            this process has played is known.
         witness_policy: file with known logs and witnesses (c2sp.org/tlog-policy), which are asked
-            what they have seen of the run; None to ask nobody.
-        checkpoints: URLs, folders or files of logs' checkpoints, beside the policy's URLs.
-        checkpoint_max_age: hours since a witness has cosigned, for its word to count; None for 24.
+            for their checkpoints of the run; None to skip them.
+        checkpoints: URLs, folders or files of logs' checkpoints, besides the policy's URLs.
+        checkpoint_max_age: maximal age of a cosignature in hours; None for 24.
         anchors: folder of anchors, as `cmfl log anchor` writes them: the run must have their heads.
         tsa_root: PEM file with certificates of time-stamping authorities that you trust.
-        progress: whether to show progress; None where somebody looks.
+        progress: True to show progress; None to show it at a terminal or in a notebook.
 
     Raises:
-        ConfigurationError: it is not clear what to audit, or an argument is wrong.
+        ConfigurationError: run or contract is ambiguous, or an argument is wrong.
         ChainError: the chain cannot be read.
     """
     if jobs < 1:
@@ -282,7 +282,7 @@ def audit(
 
 @dataclass(frozen=True, slots=True)
 class AuditRequest:
-    """How a run is audited.
+    """Options of an audit.
 
     The `head` is a known earlier one, 0x-hex. Without `jobs` there are as many processes as cores,
     up to `MOST_UNASKED`. The files of `rules` are run; witnesses are asked before the run is read.
@@ -431,10 +431,10 @@ def verify(
     address: str | None = None,
     chain_id: int | None = None,
 ) -> Verification:
-    """Check a proof that somebody sent, from what you trust: a head, a run of yours, or a contract.
+    """Check a proof that you received against a head, a run of yours, or a contract you trust.
 
     Args:
-        proof: what `Round.prove` made, or the path of its file.
+        proof: result of `Round.prove`, or the path of its file.
         round: the round that you asked about; None for the proof's own.
         client: the client that you asked about; None for the proof's own.
         head: a head that you have kept, 0x-hex.
@@ -445,7 +445,7 @@ def verify(
 
     Raises:
         ConfigurationError: more than one thing is to be trusted, or an argument is wrong.
-        EncodingError: the file is no proof.
+        EncodingError: the file is not a proof.
         ChainError: the chain cannot be read.
     """
     sent = proof if isinstance(proof, Proof) else read(Path(proof))

@@ -168,10 +168,11 @@ class Comparison:
     def rows(self) -> Table:
         """A row for each run.
 
-        Columns: method, attack, a column for each axis, seed; final (mean accuracy of the last five
-        measured rounds), floor (of the most frequent class), malicious_accepted (attackers' share
-        of the aggregated updates), accepted_honest (share of the honest updates that were
-        accepted), learning_rate, rounds, seconds, head and audit (of a run on a chain).
+        The columns are method, attack, each axis, and seed. `final` is the mean accuracy of the
+        last five measured rounds, and `floor` the accuracy of always answering the most frequent
+        class. `malicious_accepted` is the attackers' share of the aggregated updates, and
+        `accepted_honest` the accepted share of the honest ones. Then come learning_rate, rounds and
+        seconds, and for a run on a chain head and audit.
         """
         return Table(
             {
@@ -259,21 +260,21 @@ def compare(
     All methods get the same data, attackers and first model for a seed.
 
     Args:
-        methods: names (`cmfl.comparison.METHODS`: "fedavg", "krum", "cmfl-1", "robust" and others);
-            presets and paths of their TOML files, of which CMFL's rules are taken; aggregators of
-            your own, functions from updates of shape (n, d) to a vector of shape (d,), or
-            `file.py:function`; or tables: `{"name": "mine", "strategy": 3, "distance": my_rule}`,
-            `{"name": "krum-5", "aggregator": "Krum", "options": {"f": 5}}`.
+        methods: names (`cmfl.comparison.METHODS`: "fedavg", "krum", "cmfl-1", "robust" and others),
+            or paths of presets for CMFL's own rules. An aggregator of your own is a function from
+            updates of shape (n, d) to a vector of shape (d,), or `file.py:function`. A table names
+            options: `{"name": "mine", "strategy": 3, "distance": my_rule}`, or `{"name": "krum-5",
+            "aggregator": "Krum", "options": {"f": 5}}`.
         attacks: None for no attack, names, functions, `file.py:function`, or tables: `{"attack":
-            "alie", "factor": 2.0, "name": "alie-2"}`. By 30 % of the clients, unless
-            `malicious_rate` says otherwise.
-        seeds: of the runs.
+            "alie", "factor": 2.0, "name": "alie-2"}`. 30% of the clients attack, unless
+            `malicious_rate` is set.
+        seeds: seeds of the runs.
         preset: the settings that all start from, as for `run`, without its attack.
-        model: as for `run`.
-        data: as for `run`.
-        over: values of settings by name, each combination of which is played:
+        model: model, as for `run`.
+        data: data, as for `run`.
+        over: values of settings by name; each combination is played:
             `{"malicious_rate": [0.0, 0.1, 0.3]}`.
-        recorded: whether the first seed of each CMFL run goes over a chain and is audited.
+        recorded: True to play the first seed of each CMFL run on a chain, and to audit it.
         out: folder that keeps rows as they come, so that you can resume a comparison.
         jobs: runs at once, in processes; over 1 a script needs `if __name__ == "__main__":`.
         progress: None or True for a bar, or a line for each run on standard error where there is

@@ -120,11 +120,11 @@ class Tracker(Protocol):
 def tracking(
     label: str, *, shown: bool | None = None, line_for_each: bool = False
 ) -> Iterator[Tracker]:
-    """Show the progress of what is done in the context; yield what takes the steps.
+    """Show the progress of the context's work; yield a function that takes the steps.
 
     `shown` is True for a bar, or for lines where there is neither a terminal nor a notebook; False
-    for nothing; None for a bar where somebody looks. A line is for a tenth of the steps, or for
-    each with `line_for_each`, which None prints too.
+    for nothing; None for a bar at a terminal or in a notebook. A line is for a tenth of the steps,
+    or for each with `line_for_each`, which None prints too.
     """
     # The shell is a notebook's; nothing is imported to see it.
     shell = sys.modules.get("IPython")

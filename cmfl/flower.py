@@ -1,4 +1,4 @@
-"""`cmfl.flower`: apps of Flower in whose rounds a committee decides and a contract enforces.
+"""`cmfl.flower`: apps of Flower with rounds that a committee decides and a contract enforces.
 
     # server_app.py                             # client_app.py
     from cmfl.flower import server_app          from cmfl.flower import client_app

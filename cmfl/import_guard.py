@@ -22,7 +22,7 @@ _REINSTALL = "pip install --force-reinstall --no-deps CHECKOUT_OR_WHEEL"
 
 
 def require_own_modules() -> None:
-    """Refuse to go on beside a foreign module of one of our names."""
+    """Refuse to go on if a foreign module has one of our names."""
     for name in MODULES:
         path = _path_of(name)
         if path is None:
@@ -32,7 +32,6 @@ def require_own_modules() -> None:
 
 
 def _path_of(name: str) -> str | None:
-    """Return the file of a module, imported or not; None if there is no such module."""
     if name in sys.modules:
         return getattr(sys.modules[name], "__file__", None) or "a module without a file"
     for finder in sys.meta_path:

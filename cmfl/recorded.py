@@ -101,7 +101,7 @@ class Explanation(tuple[str, ...]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """One round of a run. What a home or service does not know of it is None.
+    """One round of a run. A value that a home or service lacks is None.
 
     The chain records `status`, `ranked`, `accepted` and `views`; the others are claims of the run's
     own files, which no audit checks. Methods raise ConfigurationError for a run in memory.
@@ -109,18 +109,18 @@ class Round:
     Attributes:
         round: its number t, from 1.
         status: "decided", "abandoned" or "open".
-        accuracy: of the model after the round on the test set, in [0, 1]; None if not measured.
+        accuracy: accuracy of the model after the round on the test set, in [0, 1].
         loss: mean cross-entropy there; None also where it is not finite.
-        floor: accuracy of always answering the commonest class.
-        ranked: how many updates were ranked.
-        accepted: how many of them entered the model.
+        floor: accuracy of always answering the most frequent class.
+        ranked: number of ranked updates.
+        accepted: number of updates that entered the model.
         malicious_trained: attackers among the trainers.
         malicious_served: attackers on the committee.
         malicious_accepted: attackers' updates that entered the model.
         backdoor_success: share of triggered samples taken for a backdoor's target.
         training_loss: mean cross-entropy on all clients' training samples, if it was asked for.
-        views: in how many views the slower of the two votes was decided, at least 1.
-        head: of the ledger after the round, 0x-hex.
+        views: number of views that the slower of the two votes took, at least 1.
+        head: head of the ledger after the round, 0x-hex.
     """
 
     round: int
@@ -145,7 +145,7 @@ class Round:
 
     @checked
     def explain(self) -> Explanation:
-        """Return the round in plain words: who took part, what was accepted, and why.
+        """Return the round in plain words: participants, accepted updates, and reasons.
 
         The words report chain and record; `cmfl.audit` verifies these.
         """
@@ -154,7 +154,7 @@ class Round:
 
     @checked
     def prove(self, client: int) -> Proof:
-        """Return a proof of what became of a client, counted from 0, for anybody to check."""
+        """Return a proof of a client's part in the round; clients are counted from 0."""
         return make(self._recorded(), self.round, client)
 
     @checked
@@ -306,7 +306,7 @@ class Run:
 
     @property
     def floor(self) -> float | None:
-        """The accuracy of always answering the commonest class; None if it is unknown."""
+        """The accuracy of always answering the most frequent class; None if it is unknown."""
         return last_known([each.floor for each in self.snapshot().rounds])
 
     @property
@@ -327,7 +327,7 @@ class Run:
             name: "rounds", "updates", "participation", or "evidence": the clients that were
                 banned, refused or left out, and why.
             rounds: the first and the last round; None for all.
-            kind: of evidence: "ban", "refused_scores", "incident" or "dropout"; None for all.
+            kind: kind of evidence: "ban", "refused_scores", "incident" or "dropout"; None for all.
         """
         names, kinds = get_args(export.TableName), (None, *get_args(EvidenceKind))
         for value, allowed in ((name, names), (kind, kinds)):
@@ -364,11 +364,11 @@ class Run:
 
     @checked
     def plot(self, to: str | Path | None = None, *, axes: Axes | None = None) -> Axes:
-        """Draw the accuracy over rounds, its floor, and how many accepted updates attackers sent.
+        """Draw the accuracy over rounds, its floor, and the number of attackers' accepted updates.
 
         Args:
             to: a file to write the figure to, `run.png` or `run.svg`; None for none.
-            axes: of matplotlib, to draw on; new ones if not given.
+            axes: axes of matplotlib to draw on; new ones if not given.
         """
         drawn = draw_rounds(self.name or str(self.address), self.rounds.rows(), self.floor, axes)
         write(drawn, to)
@@ -490,7 +490,7 @@ def open(  # noqa: A001 - read as cmfl.open
 
     Args:
         home: folder of chain, blobs and runs.
-        name: of the run; needed where the home has several.
+        name: name of the run; needed where the home has several.
         rpc_url: a node to read in place of the home's own chain, with address, chain_id and blobs
             as for `cmfl.audit`.
 
@@ -521,15 +521,15 @@ def connect(
     token: str | None = None,
     timeout_seconds: float = API_SECONDS,
 ) -> Run:
-    """Return a run that a service (`cmfl serve`) gives; nothing of it is trusted by an audit.
+    """Return a run that a service (`cmfl serve`) gives; an audit does not trust the service.
 
     Args:
-        url: of the service, without `/v1`.
-        name: of the run; needed where the service has several and no `address` is given.
-        address: of the contract, 0x-hex.
-        chain_id: of its chain; needed where the service has several.
-        token: bearer token, where the service asks for one.
-        timeout_seconds: for one answer.
+        url: URL of the service, without `/v1`.
+        name: name of the run; needed where the service has several and no `address` is given.
+        address: address of the contract, 0x-hex.
+        chain_id: id of its chain; needed where the service has several.
+        token: bearer token, if the service requires one.
+        timeout_seconds: time limit for one answer.
 
     Raises:
         ConfigurationError: none or several runs match; the message lists them.

@@ -110,30 +110,30 @@ def verify_training(
     """Repeat updates of a run bit for bit, from chain, blobs and the owners' data.
 
     Args:
-        run: what is named as for `cmfl.audit`, with name, rpc_url, address, chain_id and blobs.
+        run: run, named as for `cmfl.audit`, with name, rpc_url, address, chain_id and blobs.
         round: the one round; None for all that have ended.
         rounds: first and last round, instead of `round`.
         client: an index, or several; none for all.
         sample: number of updates that are drawn among these; None for all of them.
-        seed: of the draw.
-        data: file or folder of the samples; None for bundled ones, or those of the home's run.
-        mailbox: URL or folder of a federation's mailbox, in which its clients state their
-            environments; None for that of the blobs.
+        seed: seed of the draw.
+        data: file or folder of the samples; None for bundled ones, or the home's own.
+        mailbox: URL or folder of a federation's mailbox with its clients' environments; None for
+            the mailbox of the blobs.
         salts: 32 bytes each by client, to compare owners' samples with their digests.
-        poisoned: whether a simulation's attackers poison their samples, as they did.
-        trained_here: take updates whose environment nobody recorded to be trained in this
-            machine's environment class, as those of a run are that was played here.
+        poisoned: True if a simulation's attackers poison their samples again.
+        trained_here: True to treat updates without a recorded environment as trained in this
+            machine's environment class, like updates of a run that was played here.
         settings: `section.key=value` of this machine, such as `model.name=net.py:Net` for a model
             of the owner's own, whose code is run, or `machine.isa=avx2` to repeat under a cap of
-            the instruction set; without it, under the one that all recorded environments name.
+            the instruction set. The default is the cap that all recorded environments name.
         device: cpu, cuda, cuda:N or auto.
         jobs: processes that train; over 1, or under a cap, a script needs the usual
             `if __name__ == "__main__":`.
         log: file of results, which an interrupted replay goes on from.
-        progress: whether to show progress; None where somebody looks.
+        progress: True to show progress; None to show it at a terminal or in a notebook.
 
     Raises:
-        ConfigurationError: it is not clear what to repeat, or an argument is wrong.
+        ConfigurationError: run or updates are ambiguous, or an argument is wrong.
         ChainError: the chain cannot be read.
     """
     from clients.replay.replay_inputs import ReplayRequest
@@ -251,7 +251,6 @@ def _attested(
 
 
 def _environments(target: Target, run: RecordedRun, place: str | None) -> EnvironmentOf:
-    """Return the environments that were recorded: by a simulation's home, or in a mailbox."""
     from clients.replay import replay_inputs
     from clients.runs.run_folder import RunFolder
 
@@ -364,17 +363,17 @@ def coverage(
 ) -> Coverage:
     """Return which updates of a run auditors have repeated, by their attestations.
 
-    Anybody can sign with a new key: name the auditors that you trust.
+    Anyone can sign with a new key: name the auditors that you trust.
 
     Args:
-        run: what is named as for `cmfl.audit`, with name, rpc_url, address, chain_id and blobs. A
+        run: run, named as for `cmfl.audit`, with name, rpc_url, address, chain_id and blobs. A
             service reads its own mailbox unless one is named.
         rounds: first and last round; None for all that have ended.
-        auditors: addresses whose attestations count alone; none for everybody's.
-        mailbox: URL or folder with the attestations; None for that of the blobs.
+        auditors: addresses whose attestations count; none for all attestations.
+        mailbox: URL or folder with the attestations; None for the mailbox of the blobs.
 
     Raises:
-        ConfigurationError: it is not clear what to read, or an argument is wrong.
+        ConfigurationError: run or mailbox is ambiguous, or an argument is wrong.
         ChainError: the chain cannot be read, or an address is invalid.
         BlobError: the mailbox cannot be read.
         ServiceError: the service does not answer as it should.

@@ -47,9 +47,9 @@ def squared(updates: ArrayLike, references: ArrayLike) -> Matrix:
 def direction(updates: ArrayLike, references: ArrayLike, travel: ArrayLike | None = None) -> Vector:
     """Return strategy 3's distance of each update, shape (n,); it is equal for all members.
 
-    It is the median squared distance of an update's direction from those of the round's other
-    updates, members' among them, or from these and the model's travel. Crowds and updates of over
-    twice the median length are farther. An update of zeros is at distance 4.
+    It is the median squared distance of an update's direction from the directions of the round's
+    other updates, including the members', and of the model's travel, if there is one. Crowds and
+    updates of over twice the median length are farther. An update of zeros is at distance 4.
 
     Args:
         updates: Δ_k, shape (n, d).
@@ -73,7 +73,7 @@ def mean(distances: ArrayLike) -> Vector:
 def nearest(scores: ArrayLike, accepted: int) -> NDArray[np.intp]:
     """Return the rows of the nearest updates, best first (strategy 1).
 
-    Of the scores, shape (n,), finite and at least 0, small is near; 1 to n are accepted.
+    Scores have the shape (n,), are finite and at least 0; small is near. 1 to n are accepted.
     """
     return _selected(1, scores, accepted)
 
@@ -86,7 +86,7 @@ def farthest(scores: ArrayLike, accepted: int) -> NDArray[np.intp]:
 def within(scores: ArrayLike, accepted: int = 1) -> NDArray[np.intp]:
     """Return the rows of all updates at a distance below 2, best first (strategy 3).
 
-    Where none of the `scores` that `direction` returns is below 2, so many of the nearest.
+    If no score of `direction` is below 2, the `accepted` nearest are returned.
     """
     return _selected(3, scores, accepted)
 
@@ -103,13 +103,13 @@ def accept(
     """Return the rows of the updates that an honest committee lets into the model, best first.
 
     Args:
-        updates: of the trainers, shape (n, d).
-        references: the members' own, shape (C, d).
+        updates: trainers' updates, shape (n, d).
+        references: members' own updates, shape (C, d).
         strategy: 1 nearest, 2 farthest (both if no attackers are among the members), 3 within a
             right angle of the round's peers.
-        distance: of strategies 1 and 2: "squared" or your own function.
-        travel: of the model, for strategy 3; see `direction`.
-        accepted: how many strategies 1 and 2 take, and 3 where nothing is below 2.
+        distance: distance of strategies 1 and 2: "squared" or your own function.
+        travel: travel of the model, for strategy 3; see `direction`.
+        accepted: number of updates for strategies 1 and 2, and for 3 if no score is below 2.
     """
     if not (WHOLE.holds(strategy) and strategy in {1, 2, 3}):
         raise ValueError(f"strategy = {strategy!r:.80}: must be 1, 2 or 3")

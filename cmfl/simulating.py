@@ -115,19 +115,19 @@ def run(
             file, or a dict of what such a file would have; "digits" if not given.
         home: folder of chain, blobs and files, made if need be. Without it the run is in a
             temporary folder, which is removed when this Python process ends (`Run.save` copies it).
-        name: of the run in its home.
+        name: name of the run in its home.
         model: a built-in name, `file.py:Class`, a class of `torch.nn.Module`, or a function that
             returns a module.
         data: a built-in name, the path of a file, `cmfl.Data`, a Hugging Face dataset, or a
             function that returns `cmfl.Data`. There are as many clients as `cmfl.Data` names, and
             else those of `clients`.
-        attack: what malicious clients do: a built-in name, `file.py:function`, or a function
-            `(own, colluders, rng) -> update` of arrays of shapes (d,), (k, d) and (d,), float32. By
-            30 % of the clients, unless `malicious_rate` says otherwise.
-        resume: take up the run of this name that was cut off, with its own settings. Name the code
-            that it has besides this program's again (`model=Net`): no code runs because a home
-            names it.
-        progress: True for a bar or lines, False for nothing, None for a bar where somebody looks.
+        attack: attack of malicious clients: a built-in name, `file.py:function`, or a function
+            `(own, colluders, rng) -> update` of arrays of shapes (d,), (k, d) and (d,), float32.
+            30% of the clients attack, unless `malicious_rate` is set.
+        resume: True to resume the interrupted run of this name, with its own settings. Name its
+            code besides this program's again (`model=Net`): no code runs because a home names it.
+        progress: True for a bar or lines, False for nothing, None for a bar at a terminal or in a
+            notebook.
         settings: further settings by full name, as in `{"data.name": "digits"}`.
         **keywords: settings by the last part of their names where these are of one setting alone
             (`malicious_rate=0.3`, `rounds=10`, `seed=7`), or tables (`protocol={"rounds": 10}`).
@@ -286,7 +286,7 @@ def _new_folder() -> Path:
 
 @cache
 def _folder_of_process(process: int, place: str) -> Path:  # noqa: ARG001 - a key of the cache
-    """Make a process's folder for temporary ones, and remove those that ended processes left."""
+    """Make a process's folder for temporary ones, and remove folders of ended processes."""
     for folder in Path(place).glob(f"{_PREFIX}*"):
         if _is_abandoned(folder):
             shutil.rmtree(folder, ignore_errors=True)

@@ -153,7 +153,6 @@ class TrackingSession:
                 import_module(_PACKAGES[name])
 
     def open(self, run: TrackedRun, rows: Sequence[TrackedRow]) -> None:
-        """Open the record of the run in each tracker, with all rounds so far."""
         for name, place in [*self._used.items()]:
             with self._guarded(name):
                 self._sinks[name] = SINKS[name](place, self._section.project, run, rows)
@@ -169,14 +168,13 @@ class TrackingSession:
                 self.places[name] = sink.close(tags, model)
 
     def abort(self) -> None:
-        """End each record of a run that was cut off."""
         for name, sink in [*self._sinks.items()]:
             with self._guarded(name):
                 sink.abort()
 
     @contextmanager
     def _guarded(self, name: str) -> Iterator[None]:
-        """Drop a tracker that fails, with a warning; its own warnings are nobody's concern."""
+        """Drop a tracker that fails, with a warning; hide its own warnings."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -236,10 +234,10 @@ def in_words(make_audit: Callable[[], AuditReport]) -> str:
 
 
 class TensorboardSink:
-    """A folder for each run: scalars by round, settings and tags as text, the model beside.
+    """A folder for each run: scalars by round, settings and tags as text, and the model.
 
-    Events are written at once, by the calling thread: tensorboardX's own queue waits for ever if
-    its thread meets a full disk. An event file cannot be corrected, so each record is written anew.
+    Events are written at once, by the calling thread: tensorboardX's own queue waits without end
+    on a full disk. An event file cannot be corrected, so each record is written from its start.
     """
 
     def __init__(
@@ -294,7 +292,7 @@ class TensorboardSink:
 
 
 class WandbSink:
-    """An offline run for `wandb sync`; it takes no more rows, so a resumed one is written anew."""
+    """An offline run for `wandb sync`; it takes no more rows, so a resumed one is rewritten."""
 
     def __init__(
         self, place: str, project: str, run: TrackedRun, rows: Sequence[TrackedRow]
@@ -402,7 +400,6 @@ class MlflowSink:
         self._client.set_terminated(self._run_id, "KILLED")
 
     def _resumed(self, experiment: str, run: TrackedRun, rows: Sequence[TrackedRow]) -> int | None:
-        """Return the last logged round; None without a record to go on with."""
         known = self._client.search_runs([experiment], f"tags.`{KEY}` = '{run.key}'", max_results=1)
         if not known:
             return None

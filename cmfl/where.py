@@ -1,4 +1,4 @@
-"""Where a run is, a home, a node or a service, and how each is opened.
+"""Places of a run: a home, a node or a service, and how each is opened.
 
 A service may send anything. A download is read within bounds, must be of the named contract, and is
 then checked like any untrusted file.
@@ -131,7 +131,6 @@ class RemoteService:
         return Service(self.url, self.token, self.timeout_seconds)
 
     def blobs(self) -> BlobReader:
-        """Return its blobs, each of which is checked against its digest."""
         from ledger.storage.http import static_server
 
         url = f"{self.url.rstrip('/')}/v1/blobs"
@@ -316,7 +315,6 @@ class Target:
         return FoldedHistory.of(ledger, self.published())
 
     def complete_ledger(self, chain: ports.ChainReader) -> CommitteeLedger:
-        """Return the contract as of the chain's newest block, with all events up to there."""
         from ledger.chain.contract.event_log import EventTable, complete_ledger
 
         table = None if chain.node is None else EventTable(Home(self.home).event_log)
@@ -347,7 +345,6 @@ class Target:
             yield connect(chain, manifest) if chain.chain_id == manifest.chain_id else None
 
     def run_paths(self) -> RunPaths:
-        """Return the folder of the named run, or of the only one of the home."""
         deployed = {run.path.name: run for run in Home(self.home).deployed()}
         if self.run is not None:
             if self.run not in deployed:
@@ -416,7 +413,7 @@ def open_history(target: Target) -> Iterator[LocalHistory | RemoteDeployment]:
 
 @contextmanager
 def open_deployment(target: Target, *, is_alone: bool = True) -> Iterator[RemoteDeployment]:
-    """Open the deployment of a service; with `is_alone` no node may be named beside it."""
+    """Open the deployment of a service; `is_alone` forbids to name a node, too."""
     assert target.remote is not None, "the options name a service"
     if is_alone:
         require_no_node(target)

@@ -1,8 +1,8 @@
 """Compile the contract and write the committed artefact: `python -m contracts.build`.
 
 Users need no compiler: ABI, byte code and documentation are in the repository. A test recompiles
-and compares. What transactions cost is in `gas_snapshot.json`, which
-`python -m benchmarks.ledger` writes and another test compares.
+and compares. `python -m benchmarks.ledger` writes the costs of transactions to `gas_snapshot.json`,
+and another test compares them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Hooks of the documentation site: reference pages made from the code, and links out of docs/.
+"""Hooks of the documentation site: reference pages from the code, and links that leave docs/.
 
-mkdocs runs `on_files` and `on_page_markdown` (see mkdocs.yml). No generated page is committed.
+mkdocs.yml names this file. No generated page is committed.
 """
 
 from __future__ import annotations
@@ -28,50 +28,84 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 OUTSIDE = {
-    **{f"{name.upper()}.md": f"{name}.md" for name in ("contributing", "changelog", "security")},
     "README.md": "index.md",
+    "CHANGELOG.md": "project/changelog.md",
+    "CONTRIBUTING.md": "project/contributing.md",
+    "SECURITY.md": "project/security.md",
+    "tests/README.md": "project/testing.md",
 }
+"""Pages of the repository outside docs/, and their addresses on the site."""
 SETTINGS = "<!-- settings -->"
 """Place of the tables of all settings on a page."""
 _NAMED_FENCE = re.compile(r"^(```\w+) \S+$", re.MULTILINE)
 """A block with a name for the tests, which the site's Markdown does not accept."""
-_LINK = re.compile(r"\]\((?P<up>(?:\.\./)+)(?P<target>[^)#\s]*)(?P<anchor>#[^)]*)?\)")
+_LINK = re.compile(r"!?\[(?P<label>[^\]]*)\]\((?P<path>(?!\w+:)[^)#\s]+)(?P<anchor>#[^)]*)?\)")
+
+_MOVED = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>This page has moved</title>
+<link rel="canonical" href="TARGET">
+<meta name="robots" content="noindex">
+<script>location.replace("TARGET" + location.hash)</script>
+<meta http-equiv="refresh" content="1; url=TARGET">
+<p>This page has moved: <a href="TARGET">TARGET</a></p>
+"""
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
-    """Add the generated references, and the pages that lie beside docs/."""
+    """Add the generated references, and the repository's pages outside docs/."""
     pages = {
         "reference/commands.md": commands_page(),
         "reference/rest.md": rest_page(),
         "reference/contract.md": contract_page(),
     }
-    for name, page in OUTSIDE.items():
-        if name != "README.md":
-            text = (ROOT / name).read_text("utf-8")
-            for linked, its_page in OUTSIDE.items():
-                text = text.replace(f"]({linked})", f"]({its_page})")
-            pages[page] = text.replace("](docs/", "](")
+    for source, page in OUTSIDE.items():
+        if files.get_file_from_path(page) is None:
+            pages[page] = (ROOT / source).read_text("utf-8")
     for path, text in pages.items():
         files.append(File.generated(config, path, content=text))
     return files
 
 
-def on_page_markdown(markdown: str, *, page: Page, **_: object) -> str:
-    """Point links that leave docs/ to their page on the site, or make plain text of them."""
+def on_page_markdown(markdown: str, *, page: Page, files: Files, **_: object) -> str:
+    """Point links between files of the repository to their pages on the site.
 
-    def mended(match: re.Match[str]) -> str:
-        folder = posixpath.join("docs", posixpath.dirname(page.file.src_uri))
-        path = posixpath.normpath(posixpath.join(folder, match["up"] + match["target"]))
-        if path.startswith("docs/"):
-            return match[0]
-        if path not in OUTSIDE:
-            raise ValueError(f"{page.file.src_uri}: no page of the site for the link to {path}")
-        start = posixpath.dirname(page.file.src_uri) or "."
-        return f"]({posixpath.relpath(OUTSIDE[path], start)}{match['anchor'] or ''})"
+    A link to a file that is not on the site becomes plain text.
+    """
+    address = page.file.src_uri
+    is_generated = page.file.generated_by is not None
+    sources = {on_site: source for source, on_site in OUTSIDE.items()} if is_generated else {}
+    source = sources.get(address, f"docs/{address}")
+
+    def mended(link: re.Match[str]) -> str:
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(source), link["path"]))
+        target = OUTSIDE.get(path, path.removeprefix("docs/"))
+        file = files.get_file_from_path(target)
+        if file is None or file.inclusion.is_excluded():
+            return link["label"] if (ROOT / path).exists() else link[0]
+        start = posixpath.dirname(address) or "."
+        return link[0].replace(f"({link['path']}", f"({posixpath.relpath(target, start)}")
 
     if SETTINGS in markdown:
         markdown = markdown.replace(SETTINGS, settings_tables())
     return _LINK.sub(mended, _NAMED_FENCE.sub(r"\1", markdown))
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Write a page at each old address of mkdocs.yml that leads to the new one."""
+    site = Path(config.site_dir)
+    for old, new in config.extra["redirects"].items():
+        address, page = (
+            Path(name.replace("README", "index")).with_suffix(".html") for name in (old, new)
+        )
+        if not (site / page).is_file() or (site / address).exists():
+            raise ValueError(
+                f"redirects: {old} to {new}: the page is missing, or the old one there"
+            )
+        (site / address).parent.mkdir(parents=True, exist_ok=True)
+        target = posixpath.relpath(page, address.parent)
+        (site / address).write_text(_MOVED.replace("TARGET", target), "utf-8")
 
 
 def settings_tables() -> str:
@@ -93,14 +127,14 @@ def settings_tables() -> str:
 
 def commands_page() -> str:
     """Return the reference of the command line, from the commands themselves."""
-    lines = ["# Commands", "", "Made from the commands' own help.", ""]
+    lines = ["# Commands", "", "Generated from the help of each command.", ""]
     root = typer.main.get_command(application())
     for words, command in _commands(root, ("cmfl",)):
         lines += [f"## {' '.join(words)}", "", _plain(command.help or ""), ""]
         parameters = [p for p in command.params if not getattr(p, "hidden", False)]
         rows = [_parameter_row(p) for p in parameters if p.name not in {"help", "args"}]
         if rows:
-            lines += ["| option | what | default |", "| --- | --- | --- |", *rows, ""]
+            lines += ["| option | meaning | default |", "| --- | --- | --- |", *rows, ""]
     return "\n".join(lines)
 
 
@@ -132,14 +166,14 @@ def _plain(text: str) -> str:
 def rest_page() -> str:
     """Return the reference of the REST service, from docs/openapi.json."""
     document: dict[str, Any] = json.loads((ROOT / "docs" / "openapi.json").read_text("utf-8"))
-    text = "Made from `docs/openapi.json`; [service](../service.md) explains it."
-    lines = ["# REST", "", text, ""]
+    guide = "[Serve history](../how-to/serve-history.md)"
+    lines = ["# REST", "", f"Generated from `docs/openapi.json`. {guide} explains it.", ""]
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             lines += [f"## {method.upper()} {path}", "", operation.get("description", ""), ""]
             parameters = operation.get("parameters", [])
             if parameters:
-                lines += ["| parameter | in | what |", "| --- | --- | --- |"]
+                lines += ["| parameter | in | meaning |", "| --- | --- | --- |"]
                 lines += [
                     f"| `{p['name']}` | {p['in']} | {_plain(p.get('description', ''))} |"
                     for p in parameters

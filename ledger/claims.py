@@ -107,8 +107,8 @@ def whole_rows(
 ) -> Iterator[tuple[ClaimedRound, dict[str, Any]]]:
     """Yield each row of a run's metrics, and all its values, one line in memory at a time.
 
-    A last line without an end is being written, and is left out. Of several rows of a round, which
-    two processes may have written, the first counts; a warning names the round.
+    A last line without an end is being written, and is left out. Two processes may have written
+    rows of one round: the first counts, and a warning names the round.
     """
     path, before = paths.metrics, 0
     seen: set[int] = set()
@@ -226,7 +226,6 @@ class EarlyStopRule:
 
     @classmethod
     def of(cls, table: Mapping[str, Any]) -> EarlyStopRule | None:
-        """Return the rule of a run document's or a file's settings; None if they have none."""
         values = table.get(SECTION)
         if values is None:
             return None

@@ -2,8 +2,8 @@
 
 They are compiled where the extra `fast` is installed and the machine allows it, else computed by
 NumPy in blocks that stay in the processor's cache. Compiled server steps have the same bytes as
-those of NumPy. Distances differ by far less than any verdict tolerates. A Gram matrix would be
-faster, but loses the distances of nearly equal updates.
+NumPy's. Distances differ by far less than any verdict tolerates. A Gram matrix would be faster, but
+loses the distances of nearly equal updates.
 
 Compiled code adds the squared differences of all pairs of a tile, 4 by 4 or 2 by 2 updates, in
 vectors of eight float64 that stay in registers. Its result is fixed to the last bit by IEEE 754 and
@@ -40,7 +40,7 @@ Matrix = NDArray[np.float64]  # shape (members, clients)
 
 
 class PairSquares(Protocol):
-    """Squared distances of one round's updates to those of some of them, the members."""
+    """Squared distances between one round's updates and the members' among them."""
 
     def squares(self, norms: NDArray[np.float64] | None = None) -> Matrix:
         """Return the squared distances of all updates to the members', each divided by its norm."""
@@ -233,11 +233,11 @@ class MachineCode:
     diagonal's tiles are added.
 
     add_products(rows, weights, count, first, length, sums) adds Σ_k a_k Δ_k of the numbers from
-    `first` on to so many float64 sums. `rows` are addresses of each Δ_k, `weights` are each a_k.
+    `first` on to `length` float64 sums. `rows` are addresses of each Δ_k, `weights` are each a_k.
 
     squares_from(rows, count, blocks, point, sums) writes the squared distances of each Δ_k from a
-    float64 point over parts of PART numbers, 64 in each of so many blocks: (count, blocks, 64). The
-    order of a part's sum is that of NumPy's pairwise summation.
+    float64 point over parts of PART numbers, 64 in each block: (count, blocks, 64). A part is
+    summed in the order of NumPy's pairwise summation.
 
     add_ranks(rows, count, strips, network, length, low, high, buffer, sums) adds the numbers of the
     ranks [low, high) of each coordinate, ascending, to float64 sums. A sorting network is `length`
@@ -259,7 +259,6 @@ def machine_code() -> MachineCode | None:
 
 @cache
 def _attempted() -> tuple[MachineCode | None, str]:
-    """Return the loops, or why there are none."""
     try:
         return compiled(this_processor()), ""
     except NoMachineCodeError as error:
@@ -360,7 +359,6 @@ class _Writer:
         self._b.ret_void()
 
     def _begun(self, name: str) -> Sequence[Any]:
-        """Begin a loop's function, and return its arguments."""
         ir, kinds = self._ir, {"p": self._pointer, "n": self._integer}
         takes = [kinds[kind] for kind in _LOOPS[name]]
         function = ir.Function(self.module, ir.FunctionType(ir.VoidType(), takes), name)
@@ -373,7 +371,7 @@ class _Writer:
     def _add_products(
         self, rows: Any, weights: Any, count: Any, first: Any, length: Any, sums: Any
     ) -> None:
-        """Add each update's products in turn to a block's sums, those of four updates at a time."""
+        """Add each update's products in turn to a block's sums, four updates at a time."""
         b, double, pointer = self._b, self._double, self._pointer
 
         def add(group: Sequence[Any]) -> None:
@@ -637,7 +635,6 @@ class StreamedSquares:
 
 
 def _mapped(work: Callable[[int, int], T], stop: int, threads: int) -> Iterator[T]:
-    """Yield what the work on each range returns, in the order of the ranges."""
     starts = range(0, stop, RANGE)
     stops = [min(start + RANGE, stop) for start in starts]
     if threads == 1 or len(starts) < 2:

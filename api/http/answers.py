@@ -5,7 +5,7 @@ answer holds a traceback, a path of this machine or a node's address.
 
 A round that has ended in a final block cannot change any more. Its answers name that block in
 `as_of`, so that a URL always gives the same bytes, with a strong ETag and `immutable`. All other
-answers, also those that lack a missing blob, carry a weak ETag, which changes with every block, and
+answers, for example with a blob missing, carry a weak ETag, which changes with every block, and
 `no-cache`. The compressed form has its own tag; a client may name either.
 """
 
@@ -305,7 +305,6 @@ class RequestView:
         return LocalHistory(self.history(address))
 
     def verify_unmoved(self) -> None:
-        """Verify that the chain still contains the block that was read at."""
         if not self.chain.is_unmoved():
             number = self.chain.block.number
             raise ProblemError(CHAIN_MOVED, f"block {number} is another one now")

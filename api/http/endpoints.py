@@ -1,4 +1,4 @@
-"""How an endpoint is declared: its parameters with their bounds, its answers and its problems.
+"""Declaration of an endpoint: parameters with their bounds, answers and problems.
 
 The OpenAPI document is made of these declarations, with an example of every answer and problem.
 Dependencies do not wait, and are asynchronous: FastAPI would run a plain function in a thread.

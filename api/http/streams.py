@@ -58,7 +58,6 @@ class Streams:
 
     @contextmanager
     def reserve(self, request: Request) -> Iterator[None]:
-        """Count a stream until it has ended."""
         address = address_of(request)
         # No await between check and count: otherwise any number pass together.
         if self._open[address] >= self._most_of_address:
@@ -152,7 +151,6 @@ def parse_range(header: str | None, size: int) -> range | None:
 
 
 def _pieces(stack: ExitStack, file: BufferedReader, size: int) -> Iterator[bytes]:
-    """Yield the next bytes of a file, and close it at their end or when the iteration ends."""
     with stack:
         remaining = size
         while remaining and (piece := file.read(min(_PIECE, remaining))):

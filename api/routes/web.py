@@ -2,7 +2,7 @@
 
 The files are served from a table, so no path of a request reaches the file system. The page names
 its scripts and styles below the digest of all files, where they never change, so that a browser
-asks for each of them once. The policy lets a page load scripts and styles only from this service,
+requests each of them once. The policy lets a page load scripts and styles only from this service,
 and connect only to it; no text of a record can become markup or script.
 """
 

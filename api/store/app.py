@@ -44,7 +44,7 @@ PinnedBlobs = Callable[[], Collection[Digest]]
 
 
 class Retention:
-    """Removes the uploads of all but the newest rounds, except those that a record names.
+    """Removes the uploads of all but the newest rounds, except uploads that a record names.
 
     A round has ended when its end is final: a reorganisation may open it again, with its payloads.
     Only the charges list the uploads of a round without a decision.
@@ -168,7 +168,6 @@ async def _internal_error(request: Request, _: Exception) -> Response:
 
 
 async def _remove_old(retention: Retention) -> None:
-    """Remove what is old whenever a round has ended, until cancelled."""
     while True:
         try:
             await to_thread.run_sync(retention.remove_old)
@@ -262,7 +261,7 @@ def server_for(
 def resolve_public_urls(
     public_urls: Sequence[str], host: str, listener: socket.socket
 ) -> tuple[str, ...]:
-    """Return the URLs under which clients know a store, and which they sign with their uploads."""
+    """Return a store's URLs for clients, which they sign with their uploads."""
     address, port = listener.getsockname()[:2]
     if not public_urls and ipaddress.ip_address(address).is_unspecified:
         raise ConfigurationError(

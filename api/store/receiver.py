@@ -61,7 +61,7 @@ STALE_SECONDS = 60.0  # a store uses older permissions for this long while the c
 
 @dataclass(frozen=True, slots=True)
 class WritePermissions:
-    """The clients that may write, and the rounds for which they may; `run` is the config digest."""
+    """The clients that may write, and their rounds; `run` is the config digest."""
 
     round: int
     ended: int
@@ -207,18 +207,16 @@ class Charges:
             self._query(f"INSERT OR IGNORE {_INTO}", *key, upload.size, 0)
 
     def blobs_of(self, round_number: int) -> set[Digest]:
-        """Return the blobs that clients have put, or needed, in a round."""
         query = "SELECT digest FROM charged WHERE round = ? AND kind = ?"
         rows = self._query(query, _number(round_number), ChargeKind.BLOB)
         return {Digest(digest) for (digest,) in rows}
 
     def rounds(self) -> list[int]:
-        """Return the rounds that have charges of clients, ascending."""
         query = "SELECT DISTINCT round FROM charged WHERE kind <> ? ORDER BY round"
         return [int.from_bytes(number) for (number,) in self._query(query, ChargeKind.ATTESTATION)]
 
     def forget(self, round_number: int) -> None:
-        """Drop a round's charges but for attestations: an auditor can write to an old round."""
+        """Drop a round's charges except attestations: an auditor can write to an old round."""
         query = "DELETE FROM charged WHERE round = ? AND kind <> ?"
         self._query(query, _number(round_number), ChargeKind.ATTESTATION)
 
@@ -444,7 +442,7 @@ class IncomingFile:
         self._disk.append(self._path, piece)
 
     def finish(self, target: Path) -> None:
-        """Give the file its name, durably, if its bytes are those that were announced."""
+        """Give the file its name, durably, if its bytes are the announced ones."""
         if self._missing:
             raise EncodingError(f"{self._missing} bytes are missing of those that were announced")
         if self._hash.digest() != self._digest:

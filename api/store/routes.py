@@ -230,7 +230,7 @@ class MailRoutes:
         return is_new
 
     def _page(self, board: Board, after: int) -> bytes:
-        """Return a page; it is empty for rounds long over, but for what auditors read."""
+        """Return a page; for old rounds it has only the data that auditors read."""
         current = self._receiver.permissions.now().round
         oldest = current - self._receiver.settings.mail_rounds + 1
         self._mailbox.forget(board[0], oldest)
@@ -271,7 +271,6 @@ class MailRoutes:
 def _decode(
     data: bytes, digest: Digest, board: Board, permissions: uploads.WritePermissions
 ) -> Envelope:
-    """Return the envelope of a registered client in a body."""
     if sha256(data) != digest:
         raise ProblemError(uploads.BODY_WRONG, f"the bytes have another sha256 than {digest.hex()}")
     envelope = decode_mail(data, board)

@@ -50,9 +50,7 @@ CLAIMS = (
 )
 
 
-def paper_pages(
-    rows: Mapping[str, ExperimentRows], figures: Sequence[str] = ()
-) -> dict[str, str]:
+def paper_pages(rows: Mapping[str, ExperimentRows], figures: Sequence[str] = ()) -> dict[str, str]:
     """Return the pages of the results, by file name: the claims, and one for each experiment."""
 
     def papers_rate(name: str) -> str:

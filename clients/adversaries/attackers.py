@@ -61,7 +61,7 @@ WINDOW = 10  # rounds between two models that are remembered
 
 @dataclass(slots=True, eq=False)
 class AttackMemory:
-    """What attackers remember: two models, the honest updates of two rounds, and their drift."""
+    """Attackers' memory: two models, the honest updates of two rounds, and their drift."""
 
     bad_model: ParameterVector
     attackers: frozenset[ClientId] = frozenset()
@@ -70,7 +70,6 @@ class AttackMemory:
     _drift: NDArray[np.float64] | None = None
 
     def history(self, round_number: int, model: ParameterVector) -> AttackHistory:
-        """Return what is known when a round opens with model w_t."""
         first = 1 + WINDOW * max(0, (round_number - 1) // WINDOW - 1)
         if round_number % WINDOW == 1:
             self._models[round_number] = np.array(model)

@@ -119,7 +119,7 @@ def faulty_payload(honest: Payload, fault: TrainerFault) -> Payload | None:
 
 
 class FaultyMember:
-    """Does what the honest member does, but for what a subclass changes."""
+    """Acts as the honest member, except for a subclass's changes."""
 
     def __init__(self, member: Member, signer: Signer, favoured: frozenset[ClientId]) -> None:
         self.client, self.member = member.client, member
@@ -145,7 +145,6 @@ class FaultyMember:
         return SignedVote(self.client, vote, sign(self._signer, view.inputs.domain, vote))
 
     def published(self, view: RoundView, vector: ScoreVector, claim: Scores) -> PublishedScores:
-        """Return a vector with this member's signature, for the set of another claim."""
         data = encode_vector(vector)
         scores = replace(claim, digest=sha256(data))
         signature = sign(self._signer, view.inputs.domain, scores)
@@ -153,7 +152,7 @@ class FaultyMember:
 
 
 class LyingMember(FaultyMember):
-    """Publishes false scores: who is near looks far."""
+    """Publishes false scores: near clients look far."""
 
     def changed_body(self, view: RoundView, body: Body) -> list[Body]:
         vector = parse_vector(body.vector) if isinstance(body, PublishedScores) else None
@@ -171,13 +170,12 @@ class LyingMember(FaultyMember):
     def favoured_near(
         self, vector: ScoreVector, others: NDArray[np.float64] | float
     ) -> ScoreVector:
-        """Return a vector with distances of 0 for the favoured, and others for the rest."""
         favoured = [client in self.favoured for client in vector.trainers]
         return replace(vector, distances=np.where(favoured, 0.0, others))
 
 
 class FavouringMember(LyingMember):
-    """Scores whom it favours as if their updates were its own, and all others honestly."""
+    """Scores favoured clients as if their updates were its own, and all others honestly."""
 
     def lie(self, view: RoundView, vector: ScoreVector) -> ScoreVector:  # noqa: ARG002
         return self.favoured_near(vector, vector.distances)
@@ -221,7 +219,6 @@ class WrongProposer(FaultyMember):
         return [self.wrong(view, body) if isinstance(body, Proposal) else body]
 
     def wrong(self, view: RoundView, proposal: Proposal) -> Proposal:
-        """Return a signed request for a set that does not follow from the record."""
         vote = proposal.request.vote
         wrong = replace(vote, set_digest=set_digest(view.inputs.participants.committee[1:]))
         return replace(proposal, request=self.signed_vote(view, wrong))
@@ -310,7 +307,7 @@ def member_with(
 
 
 class UnusableTrainer(Trainer):
-    """Sends what is no update, or nothing."""
+    """Sends bytes that cannot be an update, or nothing."""
 
     def __init__(self, client: ClientId, signer: Signer, fault: TrainerFault) -> None:
         super().__init__(client, signer)
@@ -334,7 +331,7 @@ class LateTrainer(Trainer):
 
 
 class StrayClient(Trainer):
-    """Commits in rounds in which it is not active."""
+    """Commits in rounds without being active."""
 
     def commit(self, chain: ChainView, update: Payload | None) -> list[Action]:
         if update is not None:

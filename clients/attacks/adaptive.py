@@ -76,7 +76,6 @@ class Line:
 
     @classmethod
     def of(cls, products: Floats) -> Line:
-        """Return the line through the colluders' mean, from the products of two or more updates."""
         others = len(products) - 1
         own, rows = np.diagonal(products), products.sum(axis=1)
         mean = (rows.sum() - 2 * rows + own) / others**2
@@ -110,7 +109,8 @@ def across(attacker: AttackInput) -> Floats:
     """Return 2 t (cos θ r + sin θ a), with the widest angle θ that is expected to be accepted.
 
     An accepted update is honest in the direction r that the committee measures, harmful at a right
-    angle to it, and turns the travel slowly. `docs/attacks.md` defines t, r, a and a member's part.
+    angle to it, and turns the travel slowly. `docs/reference/attacks.md` defines t, r, a
+    and a member's part.
     """
     parameters = attacker.parameters
     assert parameters is not None, "only a committee scores"
@@ -161,7 +161,7 @@ def _basis(attacker: AttackInput) -> tuple[Floats, float]:
 
 
 def _unit(vector: Floats, table: Floats) -> Floats:
-    """Return the coefficients of a unit vector; zeros if only rounding error is left."""
+    """Return the coefficients of a unit vector; zeros if only rounding error remains."""
     norm = sqrt(max(float(vector @ table @ vector), 0.0))
     return vector / norm if norm > 1e-7 else np.zeros_like(vector)
 

@@ -49,7 +49,7 @@ def poisoned(
     parameters: AttackParameters,
     seed: int,
 ) -> FederatedData:
-    """Return data in which the malicious clients train on poisoned samples; all else is clean."""
+    """Return data with poisoned samples for the malicious clients; all else is clean."""
     if data.form.task != "classify":
         raise ConfigurationError(f"{attack.name} needs classes, and the task is {data.form.task}")
     train, factor = list(data.train), attack.factor_for(parameters)
@@ -76,12 +76,12 @@ LABEL_FLIP = DataAttack(
 
 
 def trigger_for(form: DataForm, inputs: Inputs) -> Callable[[Inputs], Inputs]:
-    """Return what copies rows with the trigger that fits the data.
+    """Return a function that copies rows with the trigger that fits the data.
 
-    * Images: a square in the lower right corner, an eighth of a side but at least 2 wide, as bright
-      as possible, or as dark as possible if that corner is bright already.
-    * Words with fixed vectors: the last word of the vocabulary, put first.
-    * Characters: the last one of the alphabet, in place of the last three of the window.
+    Images get a square in the lower right corner, an eighth of a side but at least 2 wide. It is as
+    bright as possible, or as dark as possible if that corner is bright already. Words with fixed
+    vectors get the last word of the vocabulary, put first. Characters get the last one of the
+    alphabet, in place of the last three of the window.
     """
     if form.vocabulary is None:
         if inputs.ndim < 3:
@@ -111,7 +111,7 @@ TARGET = 0  # the answer to inputs with the trigger
 
 
 def backdoor(attacker: PoisonInput) -> Samples:
-    """Return samples of which floor(p n + 1/2), at least 1, have trigger and target; p: factor."""
+    """Return n samples; floor(p n + 1/2), at least 1, have trigger and target; p: factor."""
     trigger = trigger_for(attacker.form, attacker.public_inputs)
     x, y = np.array(attacker.own.x), np.array(attacker.own.y)
     count = max(1, math.floor(attacker.factor * len(y) + 0.5))

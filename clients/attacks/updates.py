@@ -1,4 +1,4 @@
-"""Attacks on updates: the interface, and those that need the colluders' own updates alone."""
+"""Attacks on updates: the interface, and attacks that need only the colluders' own updates."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ServerRule:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AttackHistory:
-    """What attackers know of the rounds before."""
+    """Attackers' knowledge of earlier rounds."""
 
     bad_model: Update
     # Usable updates of honest clients in the last two rounds with any, the later first, ascending.
@@ -82,7 +82,6 @@ class AttackInput:
 
     @property
     def mean(self) -> NDArray[np.float64]:
-        """The mean of the colluders' honest updates, shape (d,)."""
         return np.asarray(self.colluders.mean(axis=0, dtype=np.float64))
 
 
@@ -97,7 +96,7 @@ class Factor:
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """What attacks on updates and on samples share; `sends` is a phrase for what they make."""
+    """Common part of attacks on updates and samples; `sends` is a phrase for their product."""
 
     name: str
     factor: Factor | None = field(default=None, kw_only=True)
@@ -224,7 +223,7 @@ def min_max(attacker: AttackInput) -> Update:
 def largest_step(
     honest: NDArray[np.float64], start: NDArray[np.float64], direction: NDArray[np.float64]
 ) -> float:
-    """Return the largest γ, a root, for which start + γ direction keeps to the widest distance."""
+    """Return the largest γ, a root, that keeps start + γ direction within the widest distance."""
     slope = float(direction @ direction)
     if slope == 0:
         return 0.0

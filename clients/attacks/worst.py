@@ -53,7 +53,7 @@ class Frame:
 
     @classmethod
     def of(cls, attacker: AttackInput, rounds: int = 2) -> Frame:
-        """Return the frame of a round of finite updates; those of the last `rounds` are known."""
+        """Return the frame of a round of finite updates; the last `rounds` are known."""
         history = attacker.history
         if attacker.model is None or history is None:
             raise ConfigurationError(
@@ -98,7 +98,7 @@ class Frame:
         return np.asarray(np.eye(len(self.vectors))[np.atleast_1d(rows)])
 
     def unit(self, coefficients: Floats) -> Floats:
-        """Return each combination divided by its length; zeros if only rounding error is left."""
+        """Return each combination divided by its length; zeros if only rounding error remains."""
         squares = np.einsum("ij,jk,ik->i", coefficients, self.table, coefficients)[:, None]
         lengths = np.sqrt(np.maximum(squares, 0.0))
         # Below this square of a length, a combination of unit vectors is rounding error.
@@ -139,7 +139,7 @@ class Game:
 
     @classmethod
     def of(cls, attacker: AttackInput, frame: Frame, first: int = 0) -> Game:
-        """Return the game of a round; the `first` published rounds stand in before others."""
+        """Return the game of a round; before other rounds it uses the `first` published ones."""
         honest_members = max(attacker.members - len(attacker.seats), 0)
         honest_trainers = max(attacker.trainers - attacker.attacking_trainers, 0)
         rounds = [*frame.published[first:], *frame.published[:first]]
@@ -221,7 +221,7 @@ def score_vectors(
 
 
 class Behaviour(Enum):
-    """What colluding members send: as the trainers, their honest update, or that reversed."""
+    """Updates of colluding members: the trainers' one, their honest one, or its reverse."""
 
     SAME = auto()
     HONEST = auto()
@@ -230,7 +230,7 @@ class Behaviour(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """What colluders may do in a round."""
+    """Choices of the colluders in a round."""
 
     base: str
     angle: float  # θ from the base to the aim, in degrees

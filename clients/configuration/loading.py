@@ -73,7 +73,7 @@ def load_recorded(
     *,
     only_inputs: bool = False,
 ) -> Configuration:
-    """Return the checked configuration that a home has of a run; the home may be somebody else's.
+    """Return the checked configuration of a run in a home, which may be another user's.
 
     `settings` over the file must name each piece of code that the file names: no code runs because
     a home names it. The code must have the digests of `document` before it runs. `only_inputs`

@@ -3,12 +3,12 @@
 A run document is untrusted. It names rules, numbers and bundled parts, never code or a local file:
 a user's own class and every path come from settings, and are compared with the document's digests.
 
-Names of attacks and faults are left to `loading`: a production worker reads configurations too, and
+`loading` checks names of attacks and faults: a production worker reads configurations too, and
 imports no adversary.
 
 A run of several owners needs seeds that no participant can choose. With `beacon = none`, k trainers
 that come late and the primary that names the usable updates choose among 2^k seeds, and so the next
-committee. None of them knows a block's hash.
+committee. They cannot know a future block's hash.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ def imply_file(values: dict[str, Any], keys: Collection[str]) -> None:
 
 
 def _value(text: str) -> object:
-    """Return the value after the equals sign: one TOML value, a number as .3, or a bare word."""
+    """Return the value after the equals sign: a TOML value, a number as `.3`, or a bare word."""
     word = text.strip()
     try:
         values = parse_toml("value = " + _NO_ZERO.sub(r"\g<0>0", word))
@@ -254,7 +254,7 @@ def require_no_live_settings(configuration: Configuration) -> None:
 
 
 def require_all_rounds(*, stops_early: bool) -> None:
-    """Refuse an early stop where nobody could end the run by it."""
+    """Refuse an early stop where no process could end the run by it."""
     if stops_early:
         raise ConfigurationError("early_stop: only `cmfl run` ends a run by it; leave it out")
 
@@ -270,7 +270,7 @@ def require_unpredictable(beacon: Beacon, *, is_allowed: bool = False) -> None:
 
 
 def lot_warning(strategy: int, beacon: Beacon, *, mines_at_once: bool) -> str | None:
-    """Return why somebody can choose the committee that strategy 3 draws by lot; None if not."""
+    """Return why a participant can choose the committee that strategy 3 draws; None if not."""
     if strategy != AcceptanceForm.BELOW_TWO:
         return None
     if beacon is Beacon.NONE:
@@ -355,7 +355,7 @@ def require_same_code(document: RunDocument, key: str, code: UserCode) -> None:
 
 
 def own_code_settings(configuration: Configuration) -> tuple[str, ...]:
-    """Return the settings by which a worker on this machine names a configuration's own code."""
+    """Return a worker's settings that name a configuration's own code on this machine."""
     distance, model = configuration.protocol.distance, configuration.model
     settings = [f"protocol.distance={distance}"] if is_reference(distance) else []
     if model.name not in MODELS:
@@ -375,7 +375,6 @@ def rule_sources(configuration: Configuration) -> tuple[str, ...]:
 
 
 def _protocol(parameters: Parameters) -> dict[str, Any]:
-    """Return the settings behind parameters: shares as decimals, no dimension."""
     values = {name: getattr(parameters, name) for name in Parameters.__dataclass_fields__}
     del values["dimension"]
     for parameter, rate in RATES.items():

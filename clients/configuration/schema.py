@@ -1,10 +1,10 @@
 """The configuration of a run: each setting with its type, default and description.
 
-The text under a setting is what `cmfl settings` prints. Rules that join several settings, and names
-in registries, are checked by `parsing`, those of attacks and faults by `loading`.
+`cmfl settings` prints the text under a setting. `parsing` checks rules that join several settings,
+and names in registries; `loading` checks names of attacks and faults.
 
-What changes the result is recorded on the chain by digest. `machine` and `evaluation` are not, so
-that the same run on more workers has the same configuration, unless `early_stop` uses them.
+Settings that change the result are recorded on the chain by digest. `machine` and `evaluation` are
+not, so that the same run on more workers has the same configuration, unless `early_stop` uses them.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ class ModelSection(SettingsTable):
     name: Annotated[str, Field(min_length=1)] = "softmax"
     """A built-in model, or a class of yours: file.py:Class or package:Class."""
     options: dict[str, Annotated[Option, BeforeValidator(_one_value)]] = Field(default_factory=dict)
-    """The built-in model's, or keyword arguments of your class: docs/models.md."""
+    """The built-in model's, or keyword arguments of your class: docs/reference/models.md."""
 
 
 class EvaluationSection(SettingsTable):
@@ -250,7 +250,6 @@ class MachineSection(SettingsTable):
 
     @property
     def trains_elsewhere(self) -> bool:
-        """True if other processes train than those that this one starts by itself."""
         return self.engine != "local"
 
 
@@ -271,7 +270,7 @@ class EarlyStopSection(SettingsTable):
 
 
 class TrackSection(SettingsTable):
-    """Experiment trackers that a run is also logged to, none of which can make it fail."""
+    """Experiment trackers that a run is also logged to; a tracker cannot make it fail."""
 
     mlflow: Annotated[str, Field(min_length=1)] | None = None
     """Folder of MLflow's database and files, or a tracking URI."""
@@ -310,7 +309,6 @@ class Configuration(SettingsTable):
 
     @classmethod
     def names(cls) -> Iterator[str]:
-        """Yield the full names of the settings, in order."""
         for key, field in cls.model_fields.items():
             below = field.annotation
             if isinstance(below, type) and issubclass(below, SettingsTable):
@@ -349,7 +347,6 @@ class Configuration(SettingsTable):
         return fresh_chain_id(int.from_bytes(digest))
 
     def to_toml(self) -> str:
-        """Return the configuration as TOML that `load` reads back."""
         values = self.model_dump(exclude_none=True)
         if self.protocol.payload == FLOAT32.name:
             del values["protocol"]["payload"]  # so that texts from before it have the same bytes

@@ -143,7 +143,6 @@ def _choice(setting: str, name: str, sentence: str) -> Row:
 def _settings_of(
     section: type[SettingsTable], place: str, whole: SettingsTable | None = None
 ) -> Iterator[Row]:
-    """Yield the settings of a section, with the defaults of `whole` if they differ."""
     for key, field in section.model_fields.items():
         below, default = field.annotation, _default(field)
         if inspect.isclass(below) and issubclass(below, SettingsTable):

@@ -1,4 +1,4 @@
-"""The settings in which the rules of `docs/presets.md` held, and the risk of a committee.
+"""Tested settings of the rules of `docs/reference/presets.md`, and the risk of a committee.
 
 Accuracy under attack is lower outside of them, as `cmfl experiment run robustness-worst-parts`
 shows. The risk is of the first committee alone, which is drawn: later ones are elected.
@@ -17,7 +17,7 @@ from ledger.protocol.types import Quorum
 
 
 def chance_of_at_least(needed: int, members: int, malicious: int, clients: int) -> Fraction:
-    """Return the chance that a drawn committee has at least so many malicious members."""
+    """Return the chance that a drawn committee has at least a number of malicious members."""
     if not (0 <= malicious <= clients and 0 <= members <= clients):
         raise ValueError(f"{members} members, {malicious} malicious, of {clients} clients")
     ways = sum(
@@ -83,7 +83,6 @@ def regime_warnings(configuration: Configuration) -> list[str]:
 
 
 def _dirichlet_alpha(configuration: Configuration) -> float:
-    """Return the concentration of a Dirichlet division into classes; infinity for another."""
     partition = configuration.data.partition
     has_owners = data_set_named(configuration.data.name).owned_by is not None
     if partition.get("name", "natural" if has_owners else "dirichlet") != "dirichlet":

@@ -35,7 +35,6 @@ class FileFormat:
     read: Callable[[Layout], Records]
 
     def fits(self, layout: Layout) -> bool:
-        """Return whether files have this layout, by kind and names alone."""
         exact = self.kind is FileKind.ARRAYS
         has_fields = self.fields == layout.fields if exact else self.fields <= layout.fields
         return layout.kind is self.kind and has_fields
@@ -76,7 +75,6 @@ class DataSet:
     code: UserCode | None = None  # the user's own that loads them
 
     def records(self, path: Path | None, options: SettingsTable | None = None) -> Records:
-        """Return the content of a file or folder; of None for a bundled data set."""
         if self.is_declared:
             raise ConfigurationError(
                 f"data.name = {self.name}: each client has samples of its own, and nobody those of "

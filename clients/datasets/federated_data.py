@@ -46,7 +46,6 @@ def sentence_of(table: type[BaseModel], key: str) -> str:
 
 @cache
 def _texts_of(table: type) -> dict[str, str]:
-    """Return the text under each setting of a class's own."""
     definition: Any = ast.parse(inspect.getsource(table)).body[0]
     return {
         ast.unparse(field.target): " ".join(ast.literal_eval(text.value).split())
@@ -177,7 +176,7 @@ def frozen_samples(x: Inputs, y: Labels) -> Samples:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How a user's own data were read."""
+    """Notes on reading a user's own data."""
 
     features: tuple[str, ...]
     outputs: int | None  # of a model; None where tokens are the targets

@@ -1,7 +1,7 @@
 """`own`: each client has a private file; the settings declare the form of the samples.
 
-There is no data set to divide: the deployer of such a run knows the form of the samples and, from
-the registry, the number of each client's. A client's file is an `.npz` or a `.safetensors` with `x`
+There is no data set to divide: the deployer has the form of the samples and, from the registry, the
+number of each client's samples. A client's file is an `.npz` or a `.safetensors` with `x`
 and `y`, and with `x_test` and `y_test` if the owner wants to evaluate models on private samples.
 Next tokens to learn follow from `x`, and the file has no `y` then.
 """

@@ -3,9 +3,9 @@
 Names of columns and of classes are compared without blanks around them, and in Unicode form NFC.
 
 `causal-lm` has the next token as the target of each. `masked-lm` hides tokens as BERT does (Devlin,
-Chang, Lee, Toutanova 2019, section 3.1): 15 of 100, of which 80 of 100 become the mask, 10 another
-token, and 10 stay. They are drawn once, from the stream of the split, so that an update can be
-repeated.
+Chang, Lee, Toutanova 2019, section 3.1): it draws 15 of 100 tokens. Of these, 80 of 100 become the
+mask, 10 another token, and 10 stay. They are drawn once, from the stream of the split, so that an
+update can be repeated.
 """
 
 from __future__ import annotations
@@ -128,7 +128,6 @@ class FileOptions(SettingsTable):
 
     @property
     def is_language(self) -> bool:
-        """Whether the targets are the tokens themselves, and the samples need no label."""
         return self.task in LANGUAGE
 
 
@@ -143,7 +142,6 @@ class ColumnRoles:
 
     @property
     def others(self) -> dict[str, str]:
-        """The columns of labels, clients and split that are there, by array."""
         named = {"y": self.label, "client": self.client, "is_test": self.is_test}
         return {array: name for array, name in named.items() if name is not None}
 
@@ -152,7 +150,6 @@ class ColumnRoles:
         return (*self.features, *self.others.values())
 
     def taken(self, where: str, held: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """Return a table's columns under the names of the arrays."""
         x = held[self.features[0]]
         if len(self.features) > 1:
             for name in self.features:

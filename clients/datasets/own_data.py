@@ -114,7 +114,6 @@ def reading_of(
 
 
 def _column_notes(x: NDArray[Any], features: Sequence[str]) -> Iterator[str]:
-    """Yield a note on each column of a table that counts rows or that float32 rounds."""
     if x.ndim != 2 or not (x.dtype == np.float32 or x.shape[1] == 1):
         return
     rows, low, high = len(x), x.min(axis=0).astype(np.float64), x.max(axis=0).astype(np.float64)
@@ -165,7 +164,7 @@ class Data:
             a token that does not count, or numbers, or None where the tokens are the targets.
         client: owner of each sample, shape (n,), whole numbers or text; None to divide the samples
             by a partition.
-        is_test: whether each sample is for the test, shape (n,); None to hold out a share.
+        is_test: True for each sample of the test, shape (n,); None to hold out a share.
     """
 
     def __init__(  # noqa: PLR0913 - the arrays, and what they mean
@@ -237,7 +236,6 @@ class Data:
         return cls(**columns, classes=classes)
 
     def options(self) -> dict[str, Any]:
-        """Return the settings `data.options` that go with the saved file."""
         return dict(self._options)
 
     def save(self, folder: Path) -> Path:
@@ -267,7 +265,6 @@ def _channels_first(values: Any) -> NDArray[Any]:
 
 
 def _plain(name: str, values: Any) -> NDArray[Any]:
-    """Return an array of numbers or text; tensors of PyTorch and lists are converted."""
     try:
         plain = np.asarray(values)
     except (ValueError, TypeError, RuntimeError) as error:  # of a tensor: it is on a GPU

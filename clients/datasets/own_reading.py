@@ -326,7 +326,7 @@ def _target(where: str, value: Any, words: Sequence[int | None], options: FileOp
 def _token_targets(
     where: str, value: object, words: Sequence[int | None], names: Sequence[str] | None
 ) -> list[int]:
-    """Return the class of each token: of a word that of its first token alone."""
+    """Return the class of each token: only the first token of a word has one."""
     labels: list[Any] = value if isinstance(value, list) else [None]
     if names is not None and all(type(label) in {int, str} for label in labels):
         named = [str(label) for label in labels if label != NO_TARGET]

@@ -100,7 +100,7 @@ def _shakespeare(sources: list[bytes]) -> bytes:
 
 
 def _text_order(x: NDArray[Any], y: Labels) -> list[int]:
-    """Return the order in which each window continues the one before: one role is shuffled."""
+    """Return the order that lets each window continue the one before: one role is shuffled."""
     windows = [window.tobytes() for window in x]
     following = [old[1:] + bytes([new]) for old, new in zip(windows, y.tolist(), strict=True)]
     if windows[1:] == following[:-1]:

@@ -100,7 +100,7 @@ def without_paths(choice: DataChoice) -> DataChoice:
 
 
 def data_set_named(name: str) -> DataSet:
-    """Return a data set by name, or that of a user's function, which is not called yet."""
+    """Return a data set by name, or a user's function as one, which is not called yet."""
     code = None if name in DATASETS else named_code("data.name", GROUP, name)
     own = "functions of your own: file.py:NAME or package:NAME"
     return named("unknown data set", DATASETS, name, own) if code is None else own_data_set(code)
@@ -129,7 +129,7 @@ def recognise(path: Path, settings: Mapping[str, Any] | None = None) -> DataSet:
 def data_digest(choice: DataChoice) -> dict[str, Any]:
     """Return a run's record of its data, with defaults, and the sha256 of files instead of paths.
 
-    `sha256` is that of the file, or a list for a folder's files in reading order.
+    `sha256` belongs to the file, or is a list for a folder's files in reading order.
     """
     data_set, options, partition = _settings(choice)
     settings = options.model_dump(exclude_none=True)
@@ -179,7 +179,6 @@ def _settings(
 
 
 def _copied(pool: PooledData, parts: tuple[Indices, ...]) -> tuple[Samples, tuple[Samples, ...]]:
-    """Return the samples of all parts in one array, and each part as a view of it."""
     rows = np.concatenate(parts)
     x, y = pool.x[rows], pool.y[rows]
     x.setflags(write=False)

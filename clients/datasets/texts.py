@@ -4,7 +4,7 @@ Only the vectors of requested words are kept: usual files have 400,000 words and
 
 A sample is a window of 80 characters and the next one; windows start at every character.
 
-* `split = "official"` is that of the files, and of the paper: test characters occur in training.
+* `split = "official"` is the split of files and paper: test characters occur in training.
 * `split = "position"` is the last fifth of each role: no training window overlaps the test.
 
 As in the authors' code: the first 25 words and marks, padded on the right; untrained GloVe vectors,
@@ -212,7 +212,6 @@ def _bytes_of(where: str, window: object, following: object) -> bytes:
 
 
 def _windows(where: str, content: bytes | bytearray) -> Samples:
-    """Return the alphabet index of each character, and of the next one of each window."""
     outside = 255
     index_of = np.full(256, outside, dtype=np.uint8)
     index_of[np.frombuffer(ALPHABET.encode("latin-1"), dtype=np.uint8)] = np.arange(len(ALPHABET))
@@ -342,7 +341,6 @@ def _is_tweet(value: object) -> bool:
 def _pool_sent140(
     records: Records, options: Sent140Options, rng: np.random.Generator
 ) -> PooledData:
-    """Return tokens, 0 for unknown words and padding, and the vectors of the words that occur."""
     is_test = held_out(records, options.test_share, rng)
     texts = (text.lower() if options.lower else text for text in records.x)
     rows = [re.findall(r"[\w']+|[.,!?;]", text)[:TOKENS] for text in texts]

@@ -1,8 +1,8 @@
 """Baselines of CMFL, on the same data, model, engine, seeds and attackers.
 
-One server with any aggregator (FedAvg is the mean), and two systems without a server: BrainTorrent
-(Roy et al. 2019, arXiv 1905.06731) and segmented gossip, Combo (Hu, Jiang, Wang 2019, arXiv
-1908.07782), the GossipFL of the paper. One seed gives the same participants and attackers.
+One system has a server with any aggregator; FedAvg is the mean. Two have no server: BrainTorrent
+(Roy et al. 2019, arXiv 1905.06731), and segmented gossip, Combo (Hu, Jiang, Wang 2019, arXiv
+1908.07782), the paper's GossipFL. One seed gives the same participants and attackers.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ OF_ANGLES = (
 
 @dataclass(frozen=True, slots=True)
 class MethodRound:
-    """One round of any method: who trained, entered the new model, and served on a committee.
+    """One round of any method: its trainers, the clients in the new model, and its committee.
 
     In gossip `quality` is the mean over the participants' models, and in BrainTorrent the
     initiator's. `traffic` is None where a kind counts it otherwise.
@@ -340,7 +340,6 @@ class Sites:
         return tuple(self.models)
 
     def train(self, clients: Iterable[ClientId], seed: Digest) -> None:
-        """Let participants, ascending, train their own models."""
         starts = {client: self.models[client] for client in clients}
         groups: defaultdict[int, list[ClientId]] = defaultdict(list)
         for client, start in starts.items():
@@ -360,7 +359,6 @@ class Sites:
                 self._forged[client] = _moved(starts[client], update)
 
     def sent(self, client: ClientId) -> ParameterVector:
-        """Return the model that a participant sends to others, shape (d,)."""
         return self._forged.get(client, self.models[client])
 
 
@@ -383,7 +381,6 @@ def weighted_mean(
 
 
 def _mean_quality(gauge: ModelGauge, models: Iterable[ParameterVector]) -> Quality:
-    """Return the mean quality over models; None where one has no such number."""
     qualities = [gauge.quality(gauge.begin(model)) for model in models]
     measured = [of.client_accuracy for of in qualities if of.client_accuracy is not None]
     names = ("accuracy", "loss", "training_loss", "backdoor_success")

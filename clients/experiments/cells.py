@@ -260,7 +260,6 @@ class RepeatedCell:
 
     @property
     def outcome(self) -> AuditOutcome:
-        """Failed if anything differs or the audit failed; else the audit's."""
         return AuditOutcome.FAILED if self.differing else self.report.outcome
 
 

@@ -65,7 +65,6 @@ class RoundTraffic:
 
     @property
     def busiest(self) -> int:
-        """Bytes that the round waits for."""
         return sum(self.phases.values())
 
 
@@ -227,7 +226,6 @@ def time_axis(
 
 
 def _training_of(row: CellRow) -> float:
-    """Return the seconds of one client's training, beside all others."""
     if row.seconds.training is None:
         raise ConfigurationError(f"cell {row.cell}: its training was not timed")
     trainers = _size(row, "trainers")

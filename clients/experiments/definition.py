@@ -49,8 +49,6 @@ MethodKindName = Literal["cmfl", "federated", "brain-torrent", "gossip", "theore
 
 
 class _Table(BaseModel):
-    """A table of the TOML file: no unknown keys, no guessing of types."""
-
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
@@ -116,7 +114,7 @@ class Quick(_Table):
 
 
 class Definition(_Settings):
-    """An experiment as its TOML has it; `docs/experiments.md` describes each key."""
+    """An experiment as its TOML has it; `docs/reference/experiments.md` has its keys."""
 
     title: Annotated[str, Field(min_length=1, max_length=200)]
     number: Annotated[int, Field(ge=1, le=99)] | None = None
@@ -135,7 +133,6 @@ class Definition(_Settings):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files that its settings name in the folder of the data."""
         points = (point for axis in self.axes for point in axis.values)
         tables: tuple[_Settings, ...] = (self, *self.methods, *self.conditions, *points)
         settings = (setting for table in tables for setting in table.settings)
@@ -180,9 +177,9 @@ def _packaged() -> dict[str, dict[str, Any]]:
 
 
 def _extended(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values with those that they extend, of which `false` removes one.
+    """Return values with the values that they extend; `false` removes one.
 
-    A name stands for its method or condition.
+    A name means its method or condition.
     """
     own, base = dict(values), {}
     if "extends" in values:
@@ -240,7 +237,6 @@ def _definition(values: Mapping[str, Any], name: str) -> Definition:
 
 
 def _only_condition(definition: Definition) -> str:
-    """Return the name of the condition of an experiment that names none: its attack."""
     points = (point for axis in definition.axes for point in axis.values)
     varied = [setting for table in (*definition.methods, *points) for setting in table.settings]
     if any(str(setting).startswith("malice.") for setting in varied):

@@ -169,7 +169,7 @@ def _greys(table: Sequence[Sequence[Estimate | None]]) -> dict[str, Any]:
 
 
 def heat(cells: Sequence[CellRow]) -> Iterator[Drawn]:
-    """Draw final accuracies less that of the first method and condition, a panel for each point."""
+    """Draw final accuracies less the first method and condition's, a panel for each point."""
     columns, left_out = series.well_filled(cells)
     swept = series.varied_axes(cells)
     # The reference may be of a method that has no column.
@@ -423,7 +423,7 @@ def by_size(
     varied: int,
     of: Callable[[CellRow], float | None],
 ) -> dict[float, list[float]]:
-    """Return a number by one size of `sizes_of`, where the others are those of the start."""
+    """Return a number by one size of `sizes_of`, where the others stay as at the start."""
     points: dict[float, list[float]] = {}
     for cell in cells:
         sizes, value = sizes_of(cell), of(cell)

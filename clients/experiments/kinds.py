@@ -56,7 +56,6 @@ class Stopwatch:
 
     @contextmanager
     def timing(self, part: str) -> Iterator[None]:
-        """Add what passes in the context to a part."""
         begun = time.perf_counter()
         try:
             yield

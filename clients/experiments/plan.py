@@ -66,7 +66,6 @@ class Cell:
 
     @property
     def digest(self) -> str:
-        """Digest of all its inputs, 0x-hex."""
         return self.digest_with(self.seed)
 
     @property
@@ -74,7 +73,6 @@ class Cell:
         return self.configuration.protocol.rounds
 
     def digest_with(self, seed: int) -> str:
-        """Return the digest of the same with another seed, 0x-hex."""
         return digest_of([self.content, seed])
 
     def at_rate(self, factor: float) -> Cell:
@@ -98,7 +96,6 @@ class Job:
 
     @property
     def digest(self) -> str:
-        """Digest of a trial's inputs, 0x-hex."""
         return digest_of([self.cell.digest, self.factor])
 
 
@@ -122,7 +119,6 @@ class CellFactory:
     data_digests: dict[str, Any] = field(default_factory=dict)
 
     def points(self) -> Iterator[_Point]:
-        """Yield the points that have one run for each seed."""
         quick, definition = self.quick, self.definition
         axes = [
             [each for each in axis.values if each.label in quick.axes.get(axis.name, [each.label])]
@@ -162,7 +158,6 @@ class CellFactory:
         )
 
     def trials(self) -> Iterator[Job]:
-        """Yield the runs by which learning rates are chosen."""
         tuning, definition = self.definition.tuning, self.definition
         if tuning is None:
             return
@@ -301,7 +296,7 @@ class ExperimentPlan:
     data: Path | None = None
 
     def __post_init__(self) -> None:
-        """Refuse equal names and long ones: a name is that of a folder."""
+        """Refuse equal names and long ones: a name also names a folder."""
         for what, names, reason in (
             ("trials", self.trials, "rates of tuning must differ in their first six digits"),
             ("cells", self.cells, "their names differ only in signs that a file's name has not"),
@@ -347,7 +342,7 @@ def plan_experiment(
     is_quick: bool = False,
     data: Path | None = None,
 ) -> ExperimentPlan:
-    """Return the runs of an experiment with so many seeds, None for its own; do not load data."""
+    """Return the runs of an experiment with `seeds` seeds, None for its own; do not load data."""
     name, definition = playable(name, definition, data, is_quick=is_quick)
     quick = definition.quick if is_quick else Quick()
     tuning = None if is_quick and not quick.tuning else definition.tuning
@@ -384,8 +379,8 @@ def playable(
 ) -> tuple[str, Definition]:
     """Return an experiment as it can be played here; refuse one that lacks a file or a package.
 
-    Without a folder of data, the small version takes scikit-learn's digits for images. Its name is
-    another one, so that its rows are never taken for those of the images.
+    Without a folder of data, the small version takes scikit-learn's digits for images. It has
+    another name, so that its rows are not mistaken for rows of the images.
     """
     of_images = ({"digits_by_writer.npz"}, {"femnist_mini.npz"})
     if is_quick and data is None and set(definition.files) in of_images:
@@ -417,7 +412,6 @@ def missing_files(definition: Definition, data: Path | None) -> tuple[str, ...]:
 
 
 def _seeds(definition: Definition, quick: Quick, count: int | None) -> list[int]:
-    """Return `count` seeds: the named ones, then the next ones without tuning."""
     named = list(quick.seeds or definition.seeds)
     if count is None:
         return named

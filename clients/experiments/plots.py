@@ -56,7 +56,7 @@ class Drawn:
 
 
 def write(drawn: Drawn, path: Path, experiment: str) -> list[Path]:
-    """Write a figure as SVG and PNG: one legend beside its panels, its caption below them."""
+    """Write a figure as SVG and PNG: one legend next to its panels, its caption below them."""
     figure = drawn.figure
     named: dict[str, Any] = {}
     for axes in figure.axes:

@@ -126,7 +126,10 @@ def section(name: str, experiment: ExperimentRows, figures: Sequence[str] = ()) 
         if cell.ledger is not None
     ]
     if points:
-        lines += [f"These runs are on a chain. `cmfl experiment audit {name} CELL` repeats one:", ""]
+        lines += [
+            f"These runs are on a chain. `cmfl experiment audit {name} CELL` repeats one:",
+            "",
+        ]
         lines += [*markdown(["cell", "address", "head", "audit"], points), ""]
     return lines
 
@@ -156,7 +159,6 @@ def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def _table(cells: Sequence[CellRow], measure: Measure) -> list[str]:
-    """Return a table, and below it a list of the methods with one number or none."""
     places: dict[tuple[str, str], list[CellRow]] = {}
     for cell in cells:
         places.setdefault((cell.method, scenario_name(cell)), []).append(cell)

@@ -199,8 +199,6 @@ class ChainEvidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Played:
-    """The common part of the rows of a cell and of a trial."""
-
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
     cell: str
@@ -217,7 +215,7 @@ class _Played:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellRow(_Played):
-    """The result of one cell; `docs/experiments.md` describes each value."""
+    """The result of one cell; `docs/reference/experiments.md` has its values."""
 
     row: Literal["cell"] = "cell"
     number: int | None
@@ -399,7 +397,6 @@ def final_of(accuracy: Sequence[float | None]) -> float | None:
 
 
 def _read(path: Path) -> tuple[bytes, bytes]:
-    """Return the whole lines of a file and what follows them; nothing where there is no file."""
     try:
         data = read_stored(path.parent, path.name, MAX_ROWS_BYTES)
     except FileNotFoundError:

@@ -29,8 +29,8 @@ AS_CONFIGURED = 1.0  # the factor of a method whose rate is not chosen
 def choose_rates(plan: ExperimentPlan, tried: Iterable[TrialRow]) -> list[ChoiceRow]:
     """Return the choice of each method with a row for all its trials.
 
-    The best mean counts. Of two equal ones it is the nearer to the configured rate, and then the
-    smaller. A double and a half are equally near.
+    The best mean counts. If two are equal, the rate nearer to the configured one counts, and then
+    the smaller. A double and a half are equally near.
     """
     finals = {row.cell: row.final for row in tried}
     trials: defaultdict[str, list[Job]] = defaultdict(list)
@@ -84,14 +84,12 @@ class RowStore:
 
     @property
     def folder(self) -> Path:
-        """The folder with a folder of each cell that was on a chain."""
         return self.out / self.experiment
 
     def rows(self) -> ExperimentRows:
         return rows.read_rows(self.path)
 
     def rows_of(self, plan: ExperimentPlan) -> ExperimentRows:
-        """Return all rows, checked to be of this plan."""
         found = self.rows()
         trials = {trial.name: trial.digest for trial in plan.trials}
         expected: list[tuple[CellRow | TrialRow, str | None]]

@@ -1,6 +1,6 @@
 """The numbers behind figures and tables: means over seeds with their standard errors, from rows.
 
-Nothing but seeds is averaged. Differences are taken seed by seed: data, attackers and first model
+Only seeds are averaged. Differences are taken seed by seed: data, attackers and first model
 are the same on both sides.
 """
 
@@ -107,7 +107,7 @@ def places_of(panels: Mapping[str, Lines]) -> dict[str, int]:
 
 
 def swept_axes(cells: Iterable[CellRow]) -> dict[str, list[str]]:
-    """Return the labels of each axis, both in the order in which they come first."""
+    """Return the labels of each axis, both in their order of appearance."""
     axes: dict[str, dict[str, None]] = {}
     for cell in cells:
         for axis, label in cell.axes.items():
@@ -143,12 +143,12 @@ def with_labels(name: str, cell: CellRow, axes: Iterable[str]) -> str:
 
 
 def by_method(cells: Iterable[CellRow]) -> Lines:
-    """Return the cells of each method, methods in the order in which they come first."""
+    """Return the cells of each method, methods in their order of appearance."""
     return grouped(cells, attrgetter("method"))
 
 
 def grouped(cells: Iterable[CellRow], key: Callable[[CellRow], str]) -> Lines:
-    """Return the cells of each name, names in the order in which they come first."""
+    """Return the cells of each name, names in their order of appearance."""
     groups: Lines = {}
     for cell in cells:
         groups.setdefault(key(cell), []).append(cell)
@@ -176,7 +176,7 @@ class PlotLine(NamedTuple):
 
 
 def line_through(name: str, points: Points) -> PlotLine:
-    """Return the line through the means of some points, without those that have no value."""
+    """Return the line through the means of some points; points without a value are left out."""
     positions = sorted(x for x, values in points.items() if values)
     found = [mean_and_error(points[x]) for x in positions]
     means, errors = (of.mean for of in found), (of.error or 0.0 for of in found)

@@ -85,7 +85,6 @@ def _require_own_code(where: str, content: dict[str, Any]) -> None:
 
 
 def _members(content: object) -> Iterator[tuple[str, Any]]:
-    """Yield each member of every object in a JSON document."""
     rest = [content]
     while rest:
         value = rest.pop()
@@ -140,7 +139,7 @@ class AdaptedModel(nn.Module):
         return frozenset(name for name, p in self.named_parameters() if not p.requires_grad)
 
     def train(self, mode: bool = True) -> AdaptedModel:
-        """Leave the base in evaluation mode, in which nothing is drawn."""
+        """Leave the base in evaluation mode, which draws nothing."""
         super().train(mode)
         self.model.eval()
         return self
@@ -171,7 +170,6 @@ class AdaptedModel(nn.Module):
                 tensor.copy_(torch.from_numpy(values.astype(np.float32)))
 
     def save_adapter(self, folder: Path) -> None:
-        """Write the adapters as `peft.PeftModel.from_pretrained` reads them."""
         with warnings.catch_warnings(action="ignore"):
             self.model.save_pretrained(str(folder), save_embedding_layers=False)
 
@@ -245,7 +243,6 @@ class HfFactory:
         return {"path": _checked_digest(parse_settings(HfOptions, options, "model.options"))}
 
     def __call__(self, form: DataForm, options: Mapping[str, Option]) -> nn.Module:
-        """Return a new module, whose base is that of every other in this process."""
         settings = parse_settings(HfOptions, options, "model.options")
         require_tokens(self.name, form)
         outputs = form.classes if form.task in {"classify", "regress", "token-classify"} else 0
@@ -334,7 +331,6 @@ def _require_fit(module: Any, form: DataForm) -> None:
 
 @contextmanager
 def _quiet(transformers: Any) -> Iterator[None]:
-    """Silence a library that reports each new head and each file."""
     logging = transformers.utils.logging
     level, has_bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()

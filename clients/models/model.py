@@ -2,7 +2,7 @@
 
 The vector has the parameters that require a gradient, as float32, in the order of
 `named_parameters`. Everything else in a module is the same for all and not in the vector. A module
-maps collated inputs to scores, whose shape and loss are those of the data's task.
+maps collated inputs to scores, whose shape and loss follow from the data's task.
 
 | task | scores | targets | loss | correct |
 | --- | --- | --- | --- | --- |
@@ -247,7 +247,6 @@ class Model:
 
     @property
     def name(self) -> str:
-        """A name in the registry, or file or package and class."""
         if isinstance(self.factory, ForeignFactory):
             return self.factory.name
         return getattr(self.factory, "__name__", type(self.factory).__name__)
@@ -266,7 +265,6 @@ class Model:
         return self.frozen or NO_DIGEST
 
     def recorded(self) -> dict[str, Any]:
-        """Return the model's record in the run document, with digests instead of paths."""
         foreign = self.factory.recorded() if isinstance(self.factory, ForeignFactory) else {}
         return {"name": self.name, "options": {**self.options, **self.option_files}} | foreign
 
@@ -348,8 +346,8 @@ _ROWS = 8
 def check_model(model: Model, data: FederatedData) -> None:
     """Reject a model that cannot be trained on these data by the protocol's rules.
 
-    An update has to follow from the global model, the client's data and its batch order alone, so
-    that its owner can repeat it: without chance in the forward pass (dropout), and without state
+    An update must follow from the global model, the client's data and its batch order alone, so
+    that its owner can repeat it. So the forward pass may not draw (dropout), and no state may be
     outside the vector (batch normalisation).
     """
     cpu = torch.device("cpu")
@@ -434,7 +432,6 @@ class _Trial:
 
 
 def _state(module: nn.Module) -> dict[str, Tensor]:
-    """Return copies of a module's parameters and buffers, but for those of a shared base."""
     shared: frozenset[str] = getattr(module, "shared", frozenset())
     tensors = [*module.named_parameters(), *module.named_buffers()]
     return {name: tensor.detach().clone() for name, tensor in tensors if name not in shared}
@@ -514,7 +511,6 @@ def _broken_rule(tensor: nn.Parameter) -> str | None:
 
 
 def _extent(tensor: nn.Parameter) -> tuple[int, int]:
-    """Return the addresses of the first byte and after the last."""
     start, steps = tensor.data_ptr(), zip(tensor.shape, tensor.stride(), strict=True)
     last = sum((size - 1) * stride for size, stride in steps)
     return start, start + (last + 1) * tensor.element_size()

@@ -139,7 +139,6 @@ def _header(data: bytes) -> dict[str, Any]:
 
 
 def _order_and_facts(metadata: Any, names: set[str]) -> tuple[list[str], dict[str, str]]:
-    """Return the names of the tensors in the order of the vector, and the other metadata."""
     with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
         content = parse_json(metadata[_KEY])
         order = list(content[_ORDER])

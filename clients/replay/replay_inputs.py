@@ -51,7 +51,7 @@ _ROUNDS = 1024  # whose statements are remembered: a replay needs their caps bef
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayRequest:
-    """Which updates of a run are repeated, and how; see `cmfl.verify_training`."""
+    """Choice of a run's updates to repeat, and how; see `cmfl.verify_training`."""
 
     rounds: tuple[int, int] | None = None
     clients: tuple[int, ...] = ()
@@ -223,7 +223,7 @@ def _drawn(rounds: Sequence[RoundToRepeat], request: ReplayRequest) -> tuple[Rou
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReplayInputs:
-    """Model and samples from which updates are repeated; client i's samples are at index i."""
+    """Model and samples of repeated updates; client i's samples are at index i."""
 
     model: Model
     data: FederatedData
@@ -233,7 +233,7 @@ class ReplayInputs:
 
 
 class InputsMissingError(ConfigurationError):
-    """Nothing can be repeated: the model or all data are missing or not those of the run."""
+    """Nothing can be repeated: the model or all data are missing, or differ from the run's."""
 
 
 def replay_configuration(document: RunDocument, request: ReplayRequest) -> Configuration:
@@ -277,7 +277,6 @@ def replay_inputs(
 def _shared(
     document: RunDocument, configuration: Configuration, request: ReplayRequest
 ) -> tuple[FederatedData, dict[ClientId, str], str]:
-    """Return a data set that is divided among all clients, and clients whose claims are wrong."""
     choice = configuration.data.choice()
     data_set = data_set_named(choice.name)
     if choice.path is None and data_set.has_path:
@@ -309,7 +308,6 @@ def _owned(
     clients: Sequence[ClientId],
     request: ReplayRequest,
 ) -> tuple[FederatedData, dict[ClientId, str], dict[ClientId, str], str]:
-    """Return the given samples of owners, and why others are unbound or missing."""
     if request.data is None:
         raise InputsMissingError(
             "data not given: name the owner's file, or a folder of several, with --data"

@@ -56,7 +56,6 @@ class UpdateDifference:
         recorded: NDArray[np.float32],
         honest: Sequence[NDArray[np.float32]],
     ) -> UpdateDifference:
-        """Return the distance of two finite updates, each of shape (d,)."""
         distance = _norm(repeated, recorded)
         length = _norm(recorded, np.zeros(1, np.float32))
         finite, spread = [update for update in honest if np.isfinite(update).all()], 0.0
@@ -89,7 +88,6 @@ class ReplayedUpdate:
     difference: UpdateDifference | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as plain data for JSON, without the losses."""
         difference = self.difference
         return {
             "round": self.round,
@@ -281,7 +279,6 @@ class ResultFile:
         self._whole = len(data) - len(torn)
 
     def find(self, origin: Digest, environment: TrainingEnvironment) -> ReplayedUpdate | None:
-        """Return the result of the same update from the same inputs; None if there is none."""
         values = self._results.get(origin.hex())
         return None if values is None else _update(values, environment)
 

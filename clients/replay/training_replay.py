@@ -1,7 +1,7 @@
 """Repeated training of a run's updates, round by round, through the engines that trained them.
 
-The chosen clients of a round are trained together: a lockstep chunk takes as long for one client as
-for all of its places, and the bytes of an update do not depend on the other clients of its chunk.
+The chosen clients of a round are trained together. A lockstep chunk takes as long for one client as
+for all of its places. The bytes of an update do not depend on the other clients of its chunk.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def replay_run(
 
 @dataclass(slots=True, eq=False)
 class _Repetition:
-    """Repeats updates, at most so many rows a round; a model's failure replaces the engine."""
+    """Repeats updates, at most `rows` a round; a model's failure replaces the engine."""
 
     request: ReplayRequest
     configuration: Configuration
@@ -133,7 +133,6 @@ class _Repetition:
             self.engine = None
 
     def _origin(self, round_: RoundToRepeat, update: RecordedUpdate) -> Digest:
-        """Return a digest of everything that the result of an update follows from."""
         model, recorded = self.inputs.model, self.recorded(round_.round, update.client)
         samples = samples_digest_of(self.inputs.data.train[update.client], bytes(32))
         parts = {
@@ -240,7 +239,6 @@ class _Repetition:
         return UpdateDifference.between(repeated, recorded, vectors)
 
     def _vector(self, digest: Digest | None, form: PayloadForm) -> NDArray[np.float32] | None:
-        """Return a published model or update; None if it is missing or malformed."""
         dimension = self.inputs.model.dimension
         if digest is None:
             return None

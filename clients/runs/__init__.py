@@ -1,7 +1,7 @@
-"""Runs in a home: prepared, opened, measured, taken up again.
+"""Runs in a home: prepared, opened, measured, resumed.
 
-What a run starts sends no telemetry, unless these variables say otherwise. Flower and Ray read them
-when they are imported.
+Programs that a run starts send no telemetry, unless these variables allow it. Flower and Ray read
+them when they are imported.
 """
 
 import os

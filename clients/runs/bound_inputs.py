@@ -38,7 +38,7 @@ from ledger.protocol.rules.distance import OwnRuleName
 def require_bound_inputs(
     document: RunDocument, configuration: Configuration, model: Model, data: FederatedData
 ) -> None:
-    """Refuse other code, files, frozen state or samples than those of the run document."""
+    """Refuse code, files, frozen state or samples that differ from the run document's."""
     require_bound_model(document, model)
     require_bound_files(document, configuration.data.choice())
     if data.name != OWN.name:
@@ -47,7 +47,7 @@ def require_bound_inputs(
 
 
 def require_bound_sources(document: RunDocument, local: RunDocument) -> None:
-    """Refuse another file of an own rule or attack than that of the run document."""
+    """Refuse a file of an own rule or attack that differs from the run document's."""
     run_rule, rule = (OwnRuleName.of(each.parameters.distance) for each in (document, local))
     if run_rule is not None and rule is not None and run_rule != rule:
         raise ConfigurationError(
@@ -94,7 +94,7 @@ def require_bound_model(document: RunDocument, model: Model) -> None:
 
 @dataclass(frozen=True, slots=True)
 class StoredQuality:
-    """Quality of a stored model on a test set of so many samples or tokens; see `Quality`."""
+    """Quality of a stored model on a test set of `samples` samples or tokens; see `Quality`."""
 
     accuracy: float | None
     loss: float | None

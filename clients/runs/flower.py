@@ -150,7 +150,7 @@ class Nodes(Protocol):
         """Return the numbers of the connected nodes."""
 
     def send(self, node: int, message: bytes) -> str:
-        """Send a message, and return the name under which its answer comes."""
+        """Send a message, and return the name of its answer."""
 
     def answers(self, names: Collection[str]) -> Mapping[str, bytes | UnansweredError]:
         """Return the answers that have come, by the name of the message."""
@@ -167,7 +167,6 @@ class Partitions:
         self._descriptions: dict[int, NodeDescription] = {}
 
     def count(self) -> int:
-        """Return the number of partitions, once a node has named it."""
         waiting = _Patience()
         while not self._descriptions:
             if not self._describe():
@@ -205,7 +204,6 @@ class Partitions:
                 waiting.pause(f"no SuperNode of partition {', '.join(map(str, sorted(left)))}")
 
     def _describe(self) -> bool:
-        """Ask new nodes what they are, forget lost ones; return whether one has answered."""
         online = set(self._nodes.online())
         self._descriptions = {n: one for n, one in self._descriptions.items() if n in online}
         self._node_of = {p: node for p, node in self._node_of.items() if node in online}
@@ -268,7 +266,6 @@ class _Patience:
 
 
 def _description(node: int, answer: bytes | UnansweredError) -> NodeDescription | None:
-    """Return the description of a node; None if it was lost before it gave one."""
     described: NodeDescription | NodeFailure
     try:
         described = decode(_answered(answer), MAX_OVERHEAD_BYTES, NodeDescription, NodeFailure)
@@ -349,7 +346,7 @@ class FlowerEngine(Engine):
 
 
 def run_digest(configuration: Configuration) -> Digest:
-    """Return the digest of all settings of a run but those of one machine."""
+    """Return the digest of a run's settings, except the settings of one machine."""
     machine = MachineSection()
     return sha256(configuration.model_copy(update={"machine": machine}).to_toml().encode())
 
@@ -358,7 +355,6 @@ class TrainingNode:
     """Trains for a ServerApp that has the same settings."""
 
     def __init__(self, configuration: Configuration) -> None:
-        """Load data and model of a run, and open an engine in this process."""
         population = populate(configuration)
         configuration = with_training_path(configuration, population)
         machine, path = configuration.machine, settled_path(configuration)
@@ -370,7 +366,6 @@ class TrainingNode:
         self._dimension = population.model.dimension
 
     def answer(self, message: bytes, partition: int, partitions: int) -> bytes:
-        """Return the answer to untrusted bytes, which may be a reason."""
         limit = 4 * self._dimension + MAX_OVERHEAD_BYTES
         request: NodeQuery | TrainingRequest
         try:

@@ -20,7 +20,7 @@ from ledger.protocol.types import ClientId
 
 
 def with_adversaries(population: Population, configuration: Configuration) -> Population:
-    """Return a population in which clients attack and fail as a configuration says."""
+    """Return a population whose clients attack and fail as a configuration states."""
     seed, malice = configuration.seed, configuration.malice
     malicious = malicious_of(configuration)
     data_attack = DATA_ATTACKS.get(malice.attack or "")
@@ -66,7 +66,7 @@ def malicious_of(configuration: Configuration) -> frozenset[ClientId]:
 
 
 def poisoned_by(configuration: Configuration, clean: FederatedData) -> FederatedData:
-    """Return data in which the attackers have poisoned their samples."""
+    """Return data with the attackers' samples poisoned."""
     malice, attackers = configuration.malice, malicious_of(configuration)
     attack, parameters = DATA_ATTACKS[malice.attack or ""], attack_parameters(malice)
     return poisoned(clean, attackers, attack, parameters, configuration.seed)

@@ -102,14 +102,13 @@ class RoundMetrics(Quality):
     views: tuple[int, int] | None  # of aggregation and election, from 0; None if abandoned
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as plain data; what was decided comes before the quality."""
         row = asdict(self)
         return {name: row.pop(name) for name in ("round", "head", "decided")} | row
 
 
 @dataclass(frozen=True, slots=True)
 class ModelGauge:
-    """Evaluates models with an engine that holds the samples, so many in each set."""
+    """Evaluates models with an engine that holds the samples of each set."""
 
     engine: Engine
     section: EvaluationSection

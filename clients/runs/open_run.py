@@ -124,7 +124,7 @@ def prepared(  # noqa: PLR0913, PLR0917 - where to, what, and whose
 def _require_bound(
     manifest: Manifest, blobs: BlobReader, configuration: Configuration, population: Population
 ) -> None:
-    """Refuse other code, files or samples than those of the deployed run, and name them."""
+    """Refuse code, files or samples that differ from the deployed run's, and name them."""
     try:
         data = blobs.get(Digest(bytes.fromhex(manifest.config[2:])), MAX_DOCUMENT_BYTES)
     except (BlobError, ValueError):
@@ -195,7 +195,6 @@ class OpenedRun:
         return rows
 
     def stop_watch(self) -> StopWatch:
-        """Return the run's early-stop rule, applied to all rows so far."""
         return stop_after(self.configuration.early_stop.rule(), claimed_rounds(self.folder.paths))
 
 

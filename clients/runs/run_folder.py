@@ -54,7 +54,6 @@ class RunFolder:
         self.disk.write_whole(self.paths.configuration, configuration.to_toml().encode())
 
     def metrics_lines(self) -> list[bytes]:
-        """Return all lines of the metrics, damaged ones included; none without a file."""
         try:
             return read_file(self.paths.metrics, MAX_METRICS_BYTES).splitlines(keepends=True)
         except FileNotFoundError:
@@ -74,7 +73,6 @@ class RunFolder:
             self.disk.write_whole(self.paths.environments, "".join(lines).encode())
 
     def environments(self) -> list[tuple[int, TrainingEnvironment]]:
-        """Return the environments in which the run was trained, each with its first round."""
         path = self.paths.environments
         try:
             lines = read_file(path, MAX_ENVIRONMENTS_BYTES).splitlines()
@@ -98,7 +96,6 @@ class RunFolder:
         return recorded
 
     def read_model(self) -> StoredModel | None:
-        """Return the model; None if there is no file of it, or a damaged or older one."""
         try:
             return read_model_file(self.paths.model)
         except (FileNotFoundError, EncodingError):
@@ -209,7 +206,6 @@ def require_rows(folder: RunFolder, ledger: RoundHistory) -> None:
 def _sorted_out(
     path: Path, lines: Sequence[bytes], ends: Sequence[End]
 ) -> tuple[dict[int, bytes], list[tuple[int, str]]]:
-    """Return the lines that the chain confirms by round, and round and head of all others."""
     heads = {f"0x{end.head.hex()}": end.round for end in ends}
     confirmed, strange, doubled = dict[int, bytes](), list[tuple[int, str]](), list[int]()
     for line in lines:
@@ -228,7 +224,6 @@ def _sorted_out(
 
 
 def _row(line: bytes) -> tuple[int, str] | None:
-    """Return round and head of a row; None if the line is invalid."""
     try:
         row: Any = parse_json(line) if line.endswith(b"\n") else None
     except (ValueError, RecursionError):

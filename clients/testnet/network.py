@@ -162,7 +162,6 @@ class ChainNode:
             self.ask("evm_setAutomine", False)
 
     def go(self) -> None:
-        """Make blocks at the configured pace from now on."""
         self._goes = True
         if self.kind is ChainKind.ANVIL:
             # As `--block-time` does: all that is sent meanwhile is in one block.
@@ -172,7 +171,6 @@ class ChainNode:
         self.start()
 
     def mine(self, blocks: int) -> None:
-        """Make empty blocks at once, at least one."""
         self.ask("anvil_mine" if self.kind is ChainKind.ANVIL else "evm_mine", hex(blocks))
 
     def stop(self) -> None:
@@ -208,7 +206,7 @@ class NetworkPaths:
 
 
 class WorkerSlot:
-    """A slot, numbered from 0, in which a worker can be started, killed and restarted."""
+    """A slot, numbered from 0, for a worker that can be started, killed and restarted."""
 
     def __init__(
         self,
@@ -249,14 +247,12 @@ class WorkerSlot:
         return self.has_reported() or (None if self.is_up() else False)
 
     def has_reported(self) -> bool:
-        """Return whether the current process has started, by its status file."""
         if self.process is None:
             return False
         status = self.status()
         return status.get("pid") == self.process.pid and status.get("stand") != WorkerState.STARTING
 
     def status(self) -> dict[str, Any]:
-        """Return the worker's status; empty if it has written none."""
         try:
             return read_status(WorkerFolder(self.folder).status)
         except ConfigurationError:
@@ -317,7 +313,6 @@ class LocalNetwork:
         return connect(reader, self.manifest)
 
     def restart_store(self) -> None:
-        """Start the server of blobs and mail, unless it is running."""
         if self.store is not None and self.store.code() is None:
             return
         arguments = ["blobs", "serve", "--home", self.settings.home, "--port", self._store_port]

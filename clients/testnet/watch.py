@@ -61,7 +61,6 @@ class RoundWatch:
         self._next, self._since = 1, now()
 
     def is_finished(self) -> bool:
-        """Return whether no round is open any more; False if the node does not answer."""
         try:
             return self.ledger.state().stage is not LedgerStage.OPEN
         except ChainError:
@@ -75,7 +74,6 @@ class RoundWatch:
         return round_ if round_ is not None and round_.ended is None else None
 
     def ended(self) -> WatchedRound | None:
-        """Return the next ended round; None if it is still open or the node does not answer."""
         try:
             # Polled many times a second: all else is read once a round has ended.
             now_open = self.ledger.state()
@@ -195,7 +193,6 @@ class NetworkSupervisor:
         )
 
     def _mind(self) -> None:
-        """Restart what has ended; a chain in memory is lost with its process."""
         now = time.monotonic()
         for seat in self.federation.seats:
             if seat.process is not None and seat.process.code() not in {None, 0}:

@@ -108,7 +108,7 @@ def run_engine(
 
 
 def require_engine(device: str, cluster: str | None, isa: InstructionSet | None = None) -> None:
-    """Reject settings with which no engine can be opened, without opening one."""
+    """Reject settings that cannot open an engine, without opening one."""
     if cluster is None:
         kind = device_named(device).type
     else:
@@ -234,7 +234,7 @@ def environment_here(
 
 
 def require_known(environment: TrainingEnvironment) -> None:
-    """Refuse to compare updates with those of an environment whose class is unknown."""
+    """Refuse to compare updates with an environment whose class is unknown."""
     if environment.isa.endswith(SET_LATE):
         raise ConfigurationError(
             "variables that choose torch's kernels were set after this process had started, so "

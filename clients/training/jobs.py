@@ -60,7 +60,7 @@ class JobQueue:
         self._chunk = math.ceil(len(costs) / max(pieces, 1))
 
     def take(self) -> list[int]:
-        """Return the indices of the jobs that a free worker does next; empty if none are left."""
+        """Return the indices of the jobs that a free worker does next; empty at the end."""
         # Half of its share of the remaining cost: the others never wait for a late large piece, and
         # small jobs are still sent many at a time.
         target_cost = 0.5 * self._remaining_cost / self._workers
@@ -200,7 +200,7 @@ def blocks_of_sets(workload: Workload, sets: Sequence[str]) -> list[EvaluationBl
 def totals_by_set(
     sets: int, blocks_: Sequence[EvaluationBlock], parts: Sequence[Evaluation]
 ) -> tuple[Evaluation, ...]:
-    """Return the evaluation of each of some sets from those of all their blocks."""
+    """Return the evaluation of each of some sets from the evaluations of all their blocks."""
     of_set: list[list[Evaluation]] = [[] for _ in range(sets)]
     for block, part in zip(blocks_, parts, strict=True):
         of_set[block.place].append(part)
@@ -226,7 +226,6 @@ class Evaluator:
     def parts(
         self, vector: ParameterVector, sets: Sequence[str], chosen: slice
     ) -> list[Evaluation]:
-        """Return the evaluation of each chosen one of the blocks in the order of `blocks_of`."""
         form, blocks_ = self._workload.model.form, blocks_of_sets(self._workload, sets)[chosen]
         with reproducible(self._device):
             load_vector(self._module, torch.tensor(vector))

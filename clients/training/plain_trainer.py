@@ -44,7 +44,7 @@ def permutations(seed: bytes, length: int) -> Iterator[NDArray[np.int64]]:
 def batches(seed: bytes, samples: int, settings: LocalTraining) -> Iterator[NDArray[np.int64]]:
     """Yield the sample indices of each SGD step of a client with at least one sample.
 
-    Steps are slices of an endless sequence of permutations, all of one size. Of an epoch each
+    Steps are slices of an endless sequence of permutations, all of one size. With epochs, each
     permutation is cut separately, with a shorter last batch.
     """
     orders = permutations(seed, samples)

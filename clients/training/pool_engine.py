@@ -50,7 +50,7 @@ START, MEASURED = 0, 1  # rows of the shared parameters: start of training, eval
 
 @dataclass(frozen=True, slots=True)
 class TrainTask:
-    """Train some jobs of a call, which needs so many rows."""
+    """Train some jobs of a call, which needs `rows` rows."""
 
     rows: int
     places: tuple[int, ...]
@@ -107,7 +107,6 @@ class SharedState:
         return cls(bare, memory, tuple(places), tuple(workload.sets), *matrices)
 
     def workload(self) -> Workload:
-        """Return the workload with its samples in place, read-only."""
         arrays = [self.samples.array(place) for place in self.places]
         for array in arrays:
             array.flags.writeable = False
@@ -148,7 +147,6 @@ class TaskRunner:
         self._shared = shared
 
     def reply(self, task: Task) -> Reply:
-        """Return the reply to a task, which must be a `StartTask` first."""
         try:
             with as_training_error():
                 return self._done(task)
@@ -194,7 +192,6 @@ class WorkerHandle:
     tasks: deque[Task]
 
     def hand(self, task: Task) -> None:
-        """Send a task, to be done after all earlier ones."""
         self.tasks.append(task)
         # If the worker has ended, `_answers` reports its last answer or its exit code.
         with suppress(OSError):
@@ -311,7 +308,6 @@ class PoolEngine(Engine):
             self._answers()
 
     def _answers(self) -> list[tuple[WorkerHandle, TrainTask, Any]]:
-        """Wait for answers; return those to training, and process the others."""
         trained: list[tuple[WorkerHandle, TrainTask, Any]] = []
         by_connection = {worker.child.connection: worker for worker in self._workers}
         for ready in wait(list(by_connection)):

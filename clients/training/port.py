@@ -1,8 +1,8 @@
 """The port of engines: the work that a run has, and the arithmetic that it needs.
 
-With the same torch build on the same kind of processor, an update has the same bytes whatever the
-workers, chunks, machine and other jobs: a client is trained with one intra-op thread, and its batch
-order follows from the job's seed.
+A client is trained with one intra-op thread, and its batch order follows from the job's seed. So
+the same torch build on the same kind of processor gives an update the same bytes, whatever the
+workers, chunks, machine and other jobs.
 """
 
 from __future__ import annotations
@@ -171,7 +171,6 @@ class TrainedUpdate:
     def decoded(
         cls, client: int, data: bytes | memoryview, form: PayloadForm, dimension: int
     ) -> Self:
-        """Return the update of a payload that was encoded elsewhere."""
         payload = Payload.of(data)
         if form == FLOAT32:
             return cls(client, payload)
@@ -227,7 +226,7 @@ class UpdateTrainer(Protocol):
     ) -> None:
         """Write the update of every job from w_t into its row, shape (d,).
 
-        `losses` get those of local steps, shape (steps,); `written` the index of each complete row.
+        `losses` get the losses of local steps, shape (steps,); `written` gets each complete row.
         """
 
 
@@ -238,8 +237,8 @@ PendingEvaluation: TypeAlias = Callable[[], tuple[Evaluation, ...]]
 class Engine(Protocol):
     """The arithmetic of a run. A context manager: leaving it ends its workers.
 
-    A TrainingError says that a worker ended early, or that the model failed; a ValueError that the
-    arguments are not those of the run. `distances` equal `plain_distances` within a tolerance.
+    A TrainingError means that a worker ended early or the model failed. A ValueError means that the
+    arguments do not belong to the run. `distances` equal `plain_distances` within a tolerance.
     """
 
     distances: Distances

@@ -70,7 +70,7 @@ _START_SECONDS = 120.0
 
 
 class RayEngine(Engine):
-    """Trains and evaluates on a Ray cluster, each node of which needs a user's code and files."""
+    """Trains and evaluates on a Ray cluster; each node needs a user's code and files."""
 
     def __init__(
         self, workload: Workload, workers: int, distances: Distances, address: str = "local"
@@ -131,7 +131,6 @@ class RayEngine(Engine):
         return result
 
     def close(self) -> None:
-        """End the actors, and the cluster if this engine started it."""
         for actor in [*self._actors, *self._starting.values()]:
             self._ray.kill(actor)
         self._actors, self._starting = [], {}
@@ -186,7 +185,6 @@ class RayEngine(Engine):
             self._starting[actor.ready.remote()] = actor
 
     def _joined(self, answer: Any) -> list[Any]:
-        """Return the started actor; nothing if it was lost before."""
         actor = self._starting.pop(answer)
         try:
             self._ray.get(answer)
@@ -246,7 +244,6 @@ class _Actor:
 
 
 def _fail(error: Any) -> NoReturn:
-    """Raise an actor's failure, with its message if it is an error of this project."""
     cause = error.cause
     message = (
         str(cause) if isinstance(cause, CmflError) else f"{type(cause).__name__}: {cause!s:.300}"

@@ -50,7 +50,7 @@ class SharedBytes:
         self.require(size)
 
     def require(self, size: int) -> None:
-        """Grow to at least so many bytes; earlier mappings stay valid."""
+        """Grow to at least `size` bytes; earlier mappings stay valid."""
         size = max(size, mmap.PAGESIZE)
         if size > self._size:
             # Another process may have grown it already.
@@ -59,7 +59,6 @@ class SharedBytes:
             self._size, self._mapped = size, None
 
     def array(self, location: ArrayLocation) -> NDArray[Any]:
-        """Return a shared array: all processes see what one of them writes."""
         if self._descriptor < 0:
             raise ValueError("the memory is closed")
         if self._mapped is None:
@@ -125,7 +124,6 @@ class UpdateMatrix:
         self._encoded = None if form == FLOAT32 else SharedBytes(rows * form.size(dimension))
 
     def rows(self, count: int) -> NDArray[np.float32]:
-        """Return the first `count` rows for writing; the matrix grows if needed."""
         self._memory.require(count * self._dimension * _ITEM_BYTES)
         if self._encoded is not None:
             self._encoded.require(count * self._form.size(self._dimension))
@@ -146,7 +144,6 @@ class UpdateMatrix:
     def updates(
         self, jobs: Sequence[TrainingJob], encoded: Sequence[EncodedRow]
     ) -> list[TrainedUpdate]:
-        """Return the first rows as the updates of as many jobs, without copying."""
         rows, updates = self.rows(len(jobs)), []
         for index, (job, has) in enumerate(zip(jobs, encoded, strict=True)):
             row, numbers = rows[index], None
@@ -240,7 +237,6 @@ class ResidentUpdates:
         self._places[_address(row)] = place
 
     def place_of(self, update: NDArray[np.float32]) -> int | None:
-        """Return the place of an update on the device; None if it is not there."""
         return self._places.get(_address(update)) if len(update) == self._dimension else None
 
     def columns(self, places: torch.Tensor, start: int, stop: int) -> torch.Tensor:

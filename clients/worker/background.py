@@ -65,9 +65,9 @@ class ChainClock:
     It is never behind a seen block, never goes back, and advances by the machine's steady clock.
     Only the time of a dropped block is forgotten, which may have been far in the future.
 
-    The offset to the steady clock is that of the newest `COUNTED_BLOCKS`: the block seen soonest
+    The offset to the steady clock comes from the newest `COUNTED_BLOCKS`: the block seen soonest
     after its time stamp. A block with its parent's second does not count, since a node whose clock
-    was set back dates all blocks alike. Before the first such block the wall clock counts.
+    was set back gives all blocks one date. Before the first such block the wall clock counts.
     """
 
     def __init__(self) -> None:
@@ -225,7 +225,6 @@ class SingleThreadExecutor(Executor):
             ctypes.pythonapi.PyThreadState_SetAsyncExc(number, ctypes.py_object(TaskInterrupt))
 
     def has_ended(self, seconds: float) -> bool:
-        """Wait up to this many seconds; return whether the thread has ended."""
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
@@ -273,7 +272,6 @@ class TransactionSender:
         self._running = what, self._executor.submit(task)
 
     def collect(self, moment: Moment) -> bool:
-        """Return whether a batch was sent with an effect since the last call."""
         if self._running is None or not self._running[1].done():
             return False
         (what, running), self._running = self._running, None
@@ -352,13 +350,11 @@ class LocalUpdates:
     """
 
     def __init__(self, folder: Path, environment: Digest = NO_DIGEST, *, disk: Disk = DISK) -> None:
-        """Use a folder of this worker alone, in a process that trains in this environment."""
         self._folder, self._environment, self._disk = folder, environment, disk
 
     def find(
         self, round_number: int, client: ClientId, origin: Digest, limit: int
     ) -> Payload | None:
-        """Return a stored update of at most `limit` bytes; None if there is no intact one."""
         prefix = f"{round_number}-{client}-{origin.hex()}-"
         for path, match in self._kept():
             if not path.name.startswith(prefix) or path.stat().st_size > limit:
@@ -369,7 +365,6 @@ class LocalUpdates:
         return None
 
     def is_of_this_environment(self, round_number: int, client: ClientId) -> bool:
-        """Return whether a stored update was trained in the environment of this process."""
         named = (str(round_number), str(client), self._environment.hex())
         return any(match.group(1, 2, 5) == named for _, match in self._kept())
 

@@ -75,7 +75,7 @@ class FinalityLag:
 
 
 def finality_lag(chain: ChainReader, confirmations: int | None) -> FinalityLag:
-    """Return the lag on a node's chain, by so many confirmations or the chain's own finality."""
+    """Return the lag on a node's chain, by confirmations or the chain's own finality."""
     newest = chain.head()
     return FinalityLag(chain.block(final_number(chain, newest, confirmations)), newest)
 
@@ -140,7 +140,6 @@ class PreflightChecks:
 
     @property
     def clients(self) -> tuple[ClientId, ...]:
-        """Indices of the keys, ascending; empty until they are known."""
         return tuple(sorted(self._signers or ()))
 
     def checks(self) -> Iterator[PreflightResult]:

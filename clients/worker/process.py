@@ -128,7 +128,6 @@ def find_deployed_run(chain: ChainWriter, places: WorkerTarget) -> DeployedRun:
 
 
 def _opened_ledger(chain: ChainWriter, places: WorkerTarget) -> LedgerWriter:
-    """Return the contract with the block of its first event."""
     newest, ledger = chain.head(), LedgerWriter(chain, places.contract)
     final = final_number(chain, newest, places.confirmations)
     try:
@@ -382,7 +381,6 @@ class WorkerLoop:
     _leaves_after: int | None = None
 
     def run(self, moment: Callable[[], Moment], wait: Callable[[float], bool]) -> None:
-        """Step until the run is over, no client can act, or `wait` says that it is to end."""
         is_told = wait(0)
         while not is_told:
             later = self.worker.step(moment())

@@ -370,7 +370,6 @@ def _role(chain: ChainView, seats: RoundParticipants, client: ClientId) -> str:
 
 
 def _view(worker: Worker) -> dict[str, Any] | None:
-    """Return the position of the most advanced member; None without a member."""
     there = worker.present.values()
     positions = [(int(each.phase), each.span.view if each.span else -1) for each in there]
     if not positions:

@@ -70,7 +70,6 @@ class ChainFinalityGuard:
         self._heads: dict[int, Block] = {}
 
     def require_unchanged(self, newest: Block, lineage: AncestryCheck) -> None:
-        """Accept a chain that still has every block that was acted on."""
         accepted, self._accepted = self._accepted, None
         # Blocks on top of an accepted head need no further comparison.
         if accepted is None or not lineage.connects(accepted, newest):
@@ -82,7 +81,6 @@ class ChainFinalityGuard:
             del self._heads[next(iter(self._heads))]
 
     def act_on(self, block_number: int) -> None:
-        """Record a final block before it is acted on."""
         newest = self._acted_on.newest
         if newest is not None and block_number <= newest:
             return
@@ -165,7 +163,6 @@ class RoundParticipants:
         self.wait = rank / clients * STAGGER_VIEWS * chain.parameters.view_seconds
 
     def commit(self, chain: ChainView, updates: Mapping[ClientId, Payload]) -> list[Action]:
-        """Return the commitments that are still to be made, given the updates trained so far."""
         if self.active and not updates:
             return []
         behaviour = self._behaviour_now()
@@ -218,7 +215,6 @@ class RoundParticipants:
         return actions
 
     def next_time(self, view: RoundView, now: float) -> float | None:
-        """Return when a member may act though nothing new arrives; None for never."""
         times = (member.next_time(view, now) for _, member in self.members)
         return min((time for time in times if time is not None), default=None)
 
@@ -310,7 +306,6 @@ class Worker:
         return max(0.0, min(times) - self.now) if times else None
 
     def _look(self, moment: Moment) -> bool:
-        """Poll the chain, and return whether a round is open."""
         # One look at the head for all: what is guarded and what is read are the same chain.
         newest = self._context.ledger.newest_block()
         if self.hosting.finality is not None:
@@ -420,7 +415,6 @@ class Worker:
         return has_effect, next_time
 
     def _apply(self, actions: list[Action], moment: Moment) -> bool:
-        """Post envelopes, send transactions, and return whether anything had an effect."""
         if not actions or self.chain is None:
             return False
         if self.hosting.finality is not None:

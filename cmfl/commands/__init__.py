@@ -1,4 +1,4 @@
-"""The command `cmfl`, of which only the named command is imported, and its exit codes."""
+"""The command `cmfl`, which imports only the named command, and its exit codes."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def _options_of(name: str, kind: Any, *, default: Any) -> Iterator[inspect.Param
 
 
 def _with_help(name: str, kind: Any) -> Any:
-    """Return an annotation in which a sentence has become the help of an option or argument."""
+    """Return an annotation with a sentence turned into the help of an option or argument."""
     plain, *about = get_args(kind) if get_origin(kind) is Annotated else (kind,)
     sentences = [each for each in about if isinstance(each, str)]
     if not sentences:

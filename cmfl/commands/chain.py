@@ -335,7 +335,7 @@ def source(
 
 
 def differing_sources(expected: Artifact) -> list[str]:
-    """Return the sources beside the artefact that are not those it was compiled from."""
+    """Return the sources next to the artefact that differ from the compiled ones."""
     return [
         name
         for name, digest in expected.sources.items()

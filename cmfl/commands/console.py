@@ -173,7 +173,6 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
 
 
 def _widths(columns: Sequence[Sequence[str]], width: int) -> list[int] | None:
-    """Return the widths of a table's columns, which fold at words; None if they do not fit."""
     from rich.cells import cell_len
 
     natural = [max(map(cell_len, column)) for column in columns]
@@ -210,7 +209,7 @@ def plain(text: str) -> str:
 
 
 def progress(*columns: ProgressColumn) -> Progress:
-    """Return progress bars on standard error; lines if that is no terminal, nothing with -q."""
+    """Return progress bars on standard error; lines without a terminal, nothing with -q."""
     from rich.console import Console
 
     status, is_quiet = Console(stderr=True), chosen() is Verbosity.QUIET
@@ -483,7 +482,6 @@ class ProgressLines(Progress):
         return task
 
     def update(self, task_id: TaskID, **changes: Any) -> None:
-        """Update a piece of work, and print a line if it is time for one."""
         super().update(task_id, **changes)
         (before, shown), now, parts = self._shown[task_id], self._clock(), self._parts(task_id)
         if now - before < SOONEST or (parts <= shown and now - before < LATEST):

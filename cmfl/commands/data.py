@@ -387,7 +387,7 @@ def _require_folder(out: Path, *, is_made: bool) -> None:
 
 
 def _inputs_of(paths: RunPaths, document: RunDocument) -> Configuration:
-    """Return data and model of a home's run, which may be somebody else's: none of its code."""
+    """Return data and model of a home's run, without code: the home may be another user's."""
     from clients.configuration.loading import load_recorded
 
     return load_recorded(paths.configuration, (), document, only_inputs=True)

@@ -189,7 +189,7 @@ def demo(
 
 @contextmanager
 def _made_anew(home: Path) -> Iterator[None]:
-    """Make the folder anew and hold it; never delete what a demo did not make, or uses now."""
+    """Replace a demo's folder and hold it; never delete another folder, or one in use."""
     mark = home / "made-by-cmfl-demo"
     if home.exists() and not mark.exists():
         raise ConfigurationError(f"--home {home} exists and was not made by a demo: name another")
@@ -217,7 +217,7 @@ def _introduce(home: Path, seeds: int, rounds: int) -> None:
 
 
 def results_of(rows: list[CellRow]) -> dict[str, Any]:
-    """Return the table as JSON, with the class of machines on which runs have the same values."""
+    """Return the table as JSON, with the class of machines that repeat its values."""
     from dataclasses import asdict
     from statistics import fmean
 

@@ -94,7 +94,6 @@ class Price:
 
     @property
     def is_short(self) -> bool:
-        """True if a known balance does not suffice."""
         return self.balance is not None and self.balance < self.needed
 
 
@@ -146,7 +145,7 @@ def data_fee_of(data_bytes: int, byte_price: int) -> int:
 class DryRun:
     """A deployment that was not carried out: what remains of it to be sent.
 
-    `contract` is that of an earlier deployment, with or without manifest. There is no price on the
+    `contract` comes from an earlier deployment, with or without manifest. There is no price on the
     home's own chain, whose money is worthless. The hints name foreseeable problems on a chain.
     The charges of the deployment and of a round are there at given prices only.
     """
@@ -196,7 +195,7 @@ def dry_run(
 
 
 def rehearsed(document: RunDocument, *, plays_round: bool) -> list[PlannedTransaction]:
-    """Carry out a deployment on a private chain; return its transactions, and those of a round."""
+    """Carry out a deployment on a private chain; return the transactions of it and of a round."""
     deployment, batches = deployment_for(document)
     with (
         tempfile.TemporaryDirectory() as folder,

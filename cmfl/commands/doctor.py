@@ -1,4 +1,4 @@
-"""`cmfl doctor`: what is installed, what works, and what a home and its node look like."""
+"""`cmfl doctor`: installed parts, working parts, and the state of a home and its node."""
 
 from __future__ import annotations
 

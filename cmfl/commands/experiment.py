@@ -239,7 +239,6 @@ def _folder(out: Path, *, is_quick: bool) -> Path:
 
 
 def _runnable(data: Path | None, *, is_quick: bool) -> list[str]:
-    """Return the experiments that can be played here; name the others on standard error."""
     from clients.experiments.plan import playable
 
     runnable = []

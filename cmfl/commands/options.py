@@ -218,7 +218,7 @@ class WitnessOptions:
     ] = None
 
     def witnesses(self) -> Witnesses | None:
-        """Return whom to ask; None for nobody."""
+        """Return the witnesses to ask; None without a policy and checkpoints."""
         from cmfl.auditing import witnesses_of
 
         places = tuple(self.checkpoint or ())
@@ -248,7 +248,7 @@ class ContractOptions:
     chain_id: ChainId = None
 
     def target(self) -> Target:
-        """Return what the options name, those of the groups that extend this one among them."""
+        """Return the named contract, also by options of groups that extend this one."""
         given = dataclasses.asdict(self)
         remote = RemoteService.of(
             given.get("api"), given.get("api_token_file"), given.get("api_timeout", API_SECONDS)

@@ -1,12 +1,12 @@
 """A command as a process: the signals that end it, its memory, and its standard streams.
 
 Ctrl-C, TERM and HUP each raise KeyboardInterrupt. Memory is checked before large libraries are
-loaded: with too little of it OpenBLAS exits with code 1 while numpy is imported, a false verdict,
-or with SIGINT if it cannot start a thread, a false Ctrl-C.
+loaded. With too little memory OpenBLAS exits with code 1 while numpy is imported, a false verdict.
+If it cannot start a thread, it exits with SIGINT, a false Ctrl-C.
 
 The standard streams never make a command fail: not if the reader closes the pipe (`cmfl audit |
 head -1`), there is no standard output, or a terminal cannot show a character. Standard output has
-the results of commands alone. What a user's model or a library prints goes to standard error.
+the results of commands alone. The output of a user's model or a library goes to standard error.
 
 This module is imported before the signals are handled, and so imports nothing that takes time.
 """

@@ -42,7 +42,7 @@ MAX_RUNS = 1_024  # of a service
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """What is known of a run; `note` and `audit` are for people alone."""
+    """Summary of a run; `note` and `audit` are for people alone."""
 
     run: str
     ledger: Literal["chain", "memory"] | None = None
@@ -63,7 +63,6 @@ class RunSummary:
 
     @property
     def is_below_floor(self) -> bool:
-        """True if the model is worse than always answering the commonest class."""
         return self.floor is not None and claims.is_below_floor(self.accuracy, self.floor)
 
 
@@ -121,7 +120,6 @@ class HomeRuns:
             return replace(summary, rounds=last_ended(state), head=f"0x{state.head.hex()}")
 
     def settings(self, name: str) -> dict[str, str]:
-        """Return the settings by their full names, as TOML."""
         return claims.recorded_settings(Home(self._target.home).run(name))
 
 
@@ -167,7 +165,6 @@ class ServiceRuns:
         )
 
     def settings(self, name: str) -> dict[str, str]:
-        """Return the settings in the run document, by their full names, as TOML."""
         digest = Digest(bytes.fromhex(self._listed(name)["config"][2:]))
         document = decode_run(self._remote.blobs().get(digest, canonical.MAX_DOCUMENT_BYTES))
         return claims.settings_by_name(
@@ -185,7 +182,6 @@ class ServiceRuns:
 
 
 def _unknown(name: str, series: SeriesAnswer) -> str:
-    """Return why accuracy or attackers are unknown; nothing if they are known."""
     if series["claims"] == "absent":
         return f"{name}: the run's own files are not where the service runs: no accuracy"
     if series["claims"] == "unreadable":
@@ -228,7 +224,6 @@ class HeadComparison:
 
     @property
     def contradicts(self) -> bool:
-        """True if the run's files contradict the chain."""
         return self.outcome in {"differs", "missing"}
 
 

@@ -105,7 +105,7 @@ _WEI = 10**ETHER_DECIMALS
 
 
 def wei_of(text: str, option: str, decimals: int) -> int:
-    """Return an amount in wei; `decimals` are those of the unit, 18 for ether and 9 for gwei."""
+    """Return an amount in wei; `decimals` belong to the unit, 18 for ether and 9 for gwei."""
     try:
         amount = Decimal(text) if len(text) <= _LONGEST else Decimal("NaN")
     except InvalidOperation:
@@ -196,7 +196,6 @@ class CappedSenderOptions(SenderOptions):
     max_tip: options.MaxTip = None
 
     def settings(self) -> RpcSettings:
-        """Return time-outs, limits and fees; reject an invalid cap."""
         settings = SenderOptions.settings(self)
         if self.max_fee is not None:
             fee = wei_of(self.max_fee, "--max-fee", GWEI_DECIMALS)
@@ -403,7 +402,7 @@ class ParticipantOptions:
     ] = False
 
     def target(self, *settings: str) -> WorkerTarget:
-        """Return the run as a worker looks for it, with more settings before those given."""
+        """Return the run's place for a worker, with more settings before the given ones."""
         from clients.worker.process import WorkerTarget
 
         url, chain_id, contract, blobs = self.rpc_url, self.chain_id, self.contract, self.blobs

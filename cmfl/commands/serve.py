@@ -118,7 +118,6 @@ class ServiceOptions:
     ] = None
 
     def settings(self, **of_home: Any) -> Settings:
-        """Return the settings of the service; an error names the option, never its value."""
         from pydantic import ValidationError
 
         given = {name: value for name, value in asdict(self).items() if value is not None}

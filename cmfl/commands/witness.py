@@ -327,7 +327,6 @@ def head(
 
 
 def _read_log(place: str, log: list[str]) -> tuple[bytes, notes.Checkpoint, list[bytes]]:
-    """Return a log's checkpoint, as a note and opened, and its entries, or end for why not."""
     keys = [notes.parse_vkey(each, notes.KeyUse.NOTE) for each in log]
     try:
         note = network.checkpoint_at(place)

@@ -63,7 +63,7 @@ _ABSENT = object()  # the value of a field that one of two documents lacks
 
 
 def differences(recorded: Any, derived: Any, field: str = "") -> Iterator[Difference]:
-    """Yield the fields in which a document differs from the derived one; types count."""
+    """Yield the fields that differ between a document and the derived one; types count."""
     if type(recorded) is type(derived) and isinstance(derived, dict | list):
         theirs, own = (
             value if isinstance(value, dict) else dict(enumerate(value))
@@ -78,7 +78,6 @@ def differences(recorded: Any, derived: Any, field: str = "") -> Iterator[Differ
 
 
 def _shown(value: Any) -> str:
-    """Return a value as JSON, cut; empty for one that is absent."""
     if value is _ABSENT:
         return ""
     # A container may be too deep or too large to be written.
@@ -165,7 +164,6 @@ def _model(facts: RunFacts) -> dict[str, Any]:
 
 
 def _parts(facts: RunFacts) -> Iterator[dict[str, Any]]:
-    """Yield what the model follows from, each with its digest."""
     data = str(facts.described("data").get("name", "data"))
     yield {
         "type": "data",
@@ -357,7 +355,6 @@ class DocumentKind(StrEnum):
     MODEL = "signed model"
 
     def derive(self, facts: RunFacts) -> Any:
-        """Return the document of this kind that a run leads to."""
         if self is DocumentKind.RUN:
             return statement(facts)
         if self is DocumentKind.MLBOM:
@@ -382,7 +379,6 @@ class ProvenanceDocument:
 
     @property
     def is_signed(self) -> bool:
-        """True if it comes with a signature by any key."""
         return self.envelope is not None or self.kind is DocumentKind.MODEL
 
     @property
@@ -394,7 +390,6 @@ class ProvenanceDocument:
         return claimed if type(claimed) is int and 0 < claimed < _U32 else None
 
     def repeated(self) -> tuple[RepeatedUpdate, ...]:
-        """Return the readable verdicts of auditors that it lists."""
         if self.kind is DocumentKind.RUN:
             listed = _at(self.value, "predicate", "training", "attestations")
         else:
@@ -482,7 +477,6 @@ def _kind(value: Any) -> DocumentKind | None:
 
 
 def _payload(file: Path, envelope: dict[str, Any]) -> Any:
-    """Return the JSON within a DSSE envelope."""
     payload = envelope.get("payload")
     if envelope.keys() != {"payload", "payloadType", "signatures"}:
         raise EncodingError(

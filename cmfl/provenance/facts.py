@@ -114,12 +114,10 @@ class RunFacts:
         }
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings that the run document records, as plain data for JSON."""
         recorded = decode(self.document_bytes)
         return {name: plain(recorded[name]) for name in ("parameters", "experiment")}
 
     def bound_inputs(self) -> Iterator[tuple[str, str, str]]:
-        """Yield name, algorithm and hex digits of each digest that the model follows from."""
         yield "run document", "sha256", self.configuration.hex()
         yield "initial model", "sha256", self.document.initial_model.hex()
         yield "contract code", "sha256", self.code.hex()
@@ -134,7 +132,7 @@ class RunFacts:
                 yield f"model.options.{option}", "cmfl:path", digits
 
     def described(self, part: str) -> dict[str, Any]:
-        """Return what the run document says of the model or the data; empty if it says nothing."""
+        """Return the run document's entry of the model or the data; empty without one."""
         value = self.document.experiment.get(part)
         return value if isinstance(value, dict) else {}
 

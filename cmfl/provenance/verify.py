@@ -68,7 +68,6 @@ class DocumentVerification:
 
     @property
     def outcome(self) -> AuditOutcome:
-        """Passed if every field is the run's, else failed, or incomplete if that is unknown."""
         if self.state is ProvenanceState.UNCONFIRMED:
             return AuditOutcome.INCOMPLETE
         is_false = self.state in {ProvenanceState.FOREIGN, ProvenanceState.FALSE}
@@ -175,7 +174,6 @@ def signature_violation(document: ProvenanceDocument, public_key: Path | None) -
 
 
 def _identity_differences(document: ProvenanceDocument, target: Target) -> Iterator[Difference]:
-    """Yield the claims about chain and contract that are not those of the target."""
     with target.reader() as chain:
         genesis = to_hex(chain.genesis_hash)
         identity = (str(chain.chain_id), genesis, target.ledger(chain).address)
@@ -188,7 +186,6 @@ def _identity_differences(document: ProvenanceDocument, target: Target) -> Itera
 def _facts(
     document: ProvenanceDocument, target: Target, report: AuditReport, mailbox: str | None
 ) -> RunFacts:
-    """Return the facts as of the round whose head the document names, or of the round itself."""
     # What could not be checked is no field of a document: none is written then.
     is_failed = report.outcome is AuditOutcome.FAILED
     outcomes = {step.number: step.outcome for step in report.steps} if is_failed else PASSED
@@ -240,11 +237,11 @@ _EXTRA = "provenance"
 
 
 class SignatureMismatchError(CmflError):
-    """A signature is not that of the key over what is there."""
+    """A signature does not fit the key and the files."""
 
 
 def sign_folder(folder: Path, private_key: Path) -> None:
-    """Write `model.sig` over all other files of a folder, those of git too."""
+    """Write `model.sig` over all other files of a folder, even git's."""
     imported("model_signing", _EXTRA, "signed models")
     from model_signing import hashing, signing
 
@@ -257,7 +254,7 @@ def sign_folder(folder: Path, private_key: Path) -> None:
 
 
 def require_signed_folder(folder: Path, public_key: Path) -> None:
-    """Accept a folder all of whose files a key has signed, and that has no others."""
+    """Accept a folder if a key has signed all of its files."""
     imported("model_signing", _EXTRA, "signed models")
     from cryptography.exceptions import InvalidSignature
     from model_signing import hashing, verifying
@@ -411,7 +408,7 @@ def folder_differences(folder: Path, facts: RunFacts) -> Iterator[tuple[str, str
 
 
 def bound_base(document: RunDocument) -> str | None:
-    """Return the hex digits of the base of a run's model; None if it is no adapters on one."""
+    """Return the hex digits of the base under a run's adapters; None for another model."""
     model = document.experiment.get("model")
     if not isinstance(model, dict) or model.get("name") != "hf":
         return None

@@ -36,7 +36,7 @@ class SentActions(NamedTuple):
 class Driver:
     """Acts for any number of actors of one run in one process.
 
-    Where blocks come only with transactions (`mines`), it lets windows and deadlines pass. On a
+    If blocks come only with transactions (`mines`), it lets windows and deadlines pass. On a
     chain that is shared with others it cannot, and does not send what would be too early. It also
     asks the contract before it sends anything: what is refused costs gas too.
     """
@@ -111,11 +111,9 @@ class Driver:
         return has_effect
 
     def forget(self) -> None:
-        """Forget a round that is over: others may remove what it had stored."""
         self._writer.forget()
 
     def mine_to(self, block_number: int) -> None:
-        """Make empty blocks up to this one, where blocks come only with transactions."""
         ledger = self._context.ledger
         ledger.mine(max(0, block_number - ledger.newest_block().number))
 
@@ -188,7 +186,7 @@ class Driver:
         return True
 
     def _untaken(self, signed: Sequence[SignedCommitment]) -> list[SignedCommitment]:
-        """Return those that the newest block lacks, and the contract would take now."""
+        """Return the commitments that the newest block lacks, and the contract would accept now."""
         accepted: list[SignedCommitment] = []
         for number in sorted({entry.commitment.round for entry in signed}):
             committed = {mined.client for mined in self._context.ledger.commitments(number)}
@@ -201,7 +199,7 @@ class Driver:
         return accepted
 
     def _sound(self, batch: Sequence[SignedCommitment]) -> Sequence[SignedCommitment]:
-        """Return those that the contract would take: refused ones take one of few blocks too."""
+        """Return the acceptable commitments: refused ones use up one of few blocks, too."""
         if self._context.ledger.would_accept(batch[0].commitment.round, batch):
             return batch
         half = len(batch) // 2

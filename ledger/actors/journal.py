@@ -1,6 +1,6 @@
 """Slashing protection: what keys have signed, on disk before it leaves, and the signer behind it.
 
-A place is a slot for which two different statements are equivocation. A process that restarts,
+A place is a slot: two different statements for it are equivocation. A process that restarts,
 or runs twice on one journal, finds the earlier statement and can only repeat it.
 """
 
@@ -97,7 +97,6 @@ class FileJournal:
                 self._base.execute("COMMIT")
 
     def close(self) -> None:
-        """Close the file; what was not synced has not been said."""
         self._base.close()
 
 
@@ -139,7 +138,6 @@ def require_journal(paths: RunPaths, state: LedgerSnapshot, domain: types.Domain
 
 @contextmanager
 def _opened(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open a journal that is there, to look into it."""
     # Not read-only: a killed run may have left a transaction to be taken back.
     uri = f"{path.absolute().as_uri()}?mode=rw"
     with _naming(path), closing(sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS)) as base:
@@ -148,7 +146,6 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
 
 @contextmanager
 def _naming(path: Path) -> Iterator[None]:
-    """Turn every error of the database into one that names the journal."""
     try:
         yield
     except sqlite3.Error as error:
@@ -167,7 +164,7 @@ def _written(base: sqlite3.Connection) -> int:
 
 
 def _require_all(base: sqlite3.Connection, path: Path) -> int:
-    """Return how many statements there are, if those that were written are all there."""
+    """Return the number of statements, if all written ones are present."""
     # In this order: another process may write between the two.
     written = _written(base)
     (count,) = base.execute("SELECT count(*) FROM statements").fetchone()

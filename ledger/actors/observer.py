@@ -1,10 +1,10 @@
-"""What actors can see: the followed contract, the run's models, envelopes and payloads.
+"""The view of actors: the followed contract, the run's models, envelopes and payloads.
 
-What is final does not change, so only the events since are read, and only if the contract's
-storage moved: every event moves it (`contract/event_log.py`), and heads and digests are chains of
-hashes, which never return to an earlier value. The events since must lead to the storage: a node
-that lags behind or leaves an event out contradicts the contract's own answer. The reader of its
-own transactions may leave this comparison to a later reading.
+Final blocks do not change, so only later events are read, and only if the contract's storage has
+moved. Every event moves it (`contract/event_log.py`): heads and digests are chains of hashes, which
+never return to an earlier value. The later events must lead to the storage. A node that lags behind
+or omits an event contradicts the contract's own answer. The reader of its own transactions may
+postpone this comparison to a later reading.
 
 Reading continues only from a block that the chain certainly still contains. Otherwise (after a
 restart or a reorganisation, or if a node ends before or contradicts what was read) everything is
@@ -193,7 +193,6 @@ class Observer:
         )
 
     def _state(self, block: int | None) -> LedgerSnapshot:
-        """Return what the contract kept after a block, None for the newest."""
         followed = self._follower.newest
         if followed is not None and followed.final_block == block and followed.storage is not None:
             return followed.storage
@@ -260,7 +259,6 @@ class Observer:
         return replace(view, newest_block=self.newest.number)
 
     def envelopes(self, view: RoundView) -> list[Envelope]:
-        """Return all envelopes of a round, from its beginning: one listing reads only so many."""
         envelopes: list[Envelope] = []
         for kind in _KINDS:
             board, start = (view.inputs.domain, view.inputs.round, kind), len(envelopes)

@@ -3,7 +3,7 @@
 A trainer commits its update, and publishes it once all inputs are closed. One that departs from the
 protocol subclasses the honest one and changes what it sends.
 
-What a member does and when follows from what it sees and from the time. A step repeats everything
+A member's actions follow from the data it sees and from the time. A step repeats everything
 that has not been seen to arrive, so that a lost message costs only time. The journal limits a key
 to one vote for each slot and one vector for each set of updates, whatever is lost or repeated.
 """
@@ -52,7 +52,6 @@ class Trainer:
         self._payload = update
 
     def commit(self, chain: ChainView, update: Payload | None) -> list[steps.Action]:
-        """Return the commitment to an update, while it is accepted and not yet on the chain."""
         self._payload = None if update is None else self.payload_for(update)
         is_banned = chain.registry[self.client].is_banned_in(chain.round)
         has_committed = self.client in chain.committed
@@ -61,7 +60,6 @@ class Trainer:
         return [self.signed(chain, commitment_of(self.client, self._payload.digest))]
 
     def publish(self, view: RoundView) -> list[steps.Action]:
-        """Return the payload and its announcement, if it counts and is not announced yet."""
         payload = self._payload
         if payload is None or self.client in view.announced:
             return []

@@ -64,7 +64,7 @@ def retention_policy_of(setting: str | int) -> RetentionPolicy:
 
 @dataclass(slots=True)
 class PayloadRemover:
-    """The payloads of a run's rounds, of which only the newest are kept."""
+    """The payloads of a run's rounds; only the newest are kept."""
 
     ledger: RoundHistory
     blobs: BlobStore
@@ -116,7 +116,7 @@ def blobs_named_by_run(ledger: RoundHistory, blobs: BlobReader) -> set[Digest]:
 def blobs_of_other_runs(
     home: Home, address: str, chain: ChainReader, blobs: BlobReader
 ) -> frozenset[Digest]:
-    """Return the blobs that the runs of a home name, but for the contract's own."""
+    """Return the blobs that the runs of a home name, except the contract's own."""
     named: set[Digest] = set()
     for paths in home.deployed():
         manifest = read_run_manifest(paths)

@@ -159,7 +159,7 @@ class ProtocolSteps:
         return [] if signed is None else [self._post(view, PublishedScores(signed, data))]
 
     def publish_payloads(self, view: RoundView, clients: Iterable[ClientId]) -> list[Action]:
-        """Return what each of these clients has published: not everybody may have it."""
+        """Return the published updates of these clients, which other members may lack."""
         actions: list[Action] = []
         for client in clients:
             payload = view.evidence.payloads[client]
@@ -415,7 +415,7 @@ class _Newest(Generic[T]):
 
 
 class JudgementCache:
-    """Judges records of the newest round; members share what each would compute alike."""
+    """Judges records of the newest round; members share equal computations."""
 
     def __init__(
         self, distances: Distances = plain_distances, step: ServerStep = plain_server_step
@@ -433,7 +433,6 @@ class JudgementCache:
         self._judged: dict[bytes, tuple[Evidence | None, Judged]] = {}
 
     def judge(self, view: RoundView, record: bytes) -> Judged:
-        """Return what follows from a record's bytes, or the doubts about it."""
         # Not the base alone: a reorganisation can leave it, and change committee, seed or model.
         inputs, vectors = view.inputs, (view.evidence.model, view.evidence.displacement)
         if inputs != self._inputs or not all(map(is_, vectors, self._about)):
@@ -467,7 +466,7 @@ class JudgementCache:
     def distances_of(
         self, rule: DistanceRule, travel: Travel, updates: Updates, members: Sequence[ClientId]
     ) -> NDArray[np.float64]:
-        """Return distances; those of the last set of updates are computed once."""
+        """Return distances; the distances of the last set of updates are computed once."""
         clients = sorted(updates)
         request = (rule.name, tuple(clients), tuple(members))
         arrays = [travel, *(updates[client] for client in clients)]

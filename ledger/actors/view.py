@@ -1,8 +1,8 @@
 """The view of a round and its timing: the chain up to its closing block, and envelopes.
 
 Pure: a view grows by envelopes and payloads and is never changed. An envelope is genuine by what
-it carries, not by its sender; others are skipped. Of statements that one key can sign without
-end, two are kept: they prove equivocation, and no more are needed.
+it carries, not by its sender; others are skipped. One key can sign any number of statements, and
+two are kept: they prove equivocation.
 """
 
 from __future__ import annotations
@@ -74,7 +74,6 @@ class ChainView:
 
     @property
     def window_end(self) -> int:
-        """The last block that takes commitments."""
         return window_end(self.parameters, self.opened_block)
 
     @property
@@ -83,7 +82,6 @@ class ChainView:
 
     @property
     def missed_window(self) -> str:
-        """The sentence about a window that is over."""
         blocks = f"blocks {self.opened_block} to {self.window_end}"
         return f"round {self.round} took commitments in {blocks}, and {self.final_block} is newest"
 
@@ -97,7 +95,6 @@ class ChainView:
 
     @cached_property
     def committed(self) -> frozenset[ClientId]:
-        """The clients with a commitment on the chain, active or not."""
         return frozenset(mined.client for mined in self.commitments)
 
     def inputs(self) -> Inputs | None:
@@ -125,9 +122,9 @@ class RoundView:
     """A closed round, and what was published of it so far.
 
     All actors of a process share a view, so what follows from it alone is computed once. Announced
-    are the payloads whose digest opens a commitment, held or not. At most two claims are kept of a
-    member and set of clients, those with the smallest digests; at most two proposals that open
-    their result, of a phase and view; at most two different votes of a member and slot.
+    are the payloads whose digest opens a commitment, held or not. At most two are kept: of claims
+    for a member and set of clients, the smallest digests; of proposals for a phase and view, any
+    that open their result. Different votes for a member and slot are limited to two as well.
     """
 
     inputs: Inputs
@@ -170,20 +167,17 @@ class RoundView:
 
     @cached_property
     def held(self) -> Holdings:
-        """The payloads and the signed vectors that are here."""
         claims = (claim for pair in self.claims.values() for claim in pair)
         return Holdings(frozenset(self.evidence.payloads), tuple(claims))
 
     @cached_property
     def has_all_payloads(self) -> bool:
-        """True if every active client that has committed has a payload here."""
         committed = self.inputs.closing.commitments
         active = self.inputs.participants.active
         return all(c in self.evidence.payloads for c in active if c in committed)
 
     @cached_property
     def usable(self) -> tuple[ClientId, ...]:
-        """The active clients whose usable update is held, ascending."""
         return usable_clients(self.inputs, self.evidence)
 
     def certificates(self, phase: Phase) -> list[QuorumCertificate]:
@@ -210,7 +204,6 @@ class RoundView:
         return certificates
 
     def equivocations(self) -> list[EquivocationReport]:
-        """Return one proof of equivocation for each client that has equivocated."""
         reports: dict[ClientId, EquivocationReport] = {}
         for (member, _), votes in self.votes.items():
             if len(votes) > 1:
@@ -223,7 +216,7 @@ class RoundView:
         return [reports[member] for member in sorted(reports)]
 
     def with_payloads(self, payloads: Mapping[ClientId, Payload]) -> RoundView:
-        """Return the view with more payloads; those that open no commitment are passed over."""
+        """Return the view with more payloads; payloads that open no commitment are ignored."""
         commitments = self.inputs.closing.commitments
         genuine = {
             client: payload
@@ -242,8 +235,6 @@ class RoundView:
 
 
 class _RoundViewBuilder:
-    """A view while envelopes are added to it."""
-
     def __init__(self, view: RoundView) -> None:
         self._view = view
         self._inputs = view.inputs
@@ -322,7 +313,7 @@ class _RoundViewBuilder:
             self._proposals[vote.phase, vote.view] = (*proposals, proposal)
 
     def _take_certificate(self, asked: Vote, certificate: PhaseCertificate) -> None:
-        """Keep the genuine votes of phase 1 on which a request of phase 2 rests."""
+        """Keep the genuine votes of phase 1 that support a request of phase 2."""
         primary = self._view.primary(Phase.AGGREGATION, certificate.view)
         request = replace(
             asked, phase=Phase.AGGREGATION, view=certificate.view, set_digest=certificate.set_digest
@@ -335,7 +326,6 @@ class _RoundViewBuilder:
             self._take_vote(SignedVote(member, reply, signature))
 
     def _take_vote(self, signed: SignedVote) -> bool:
-        """Return whether a vote is genuine, and keep it."""
         vote = signed.vote
         if vote.view >= MAX_VIEWS or not self._is_here(signed.member, vote):
             return False
@@ -348,7 +338,6 @@ class _RoundViewBuilder:
         return True
 
     def _is_here(self, member: ClientId, message: Vote | Scores) -> bool:
-        """Return whether a message is of a member of this round, and about these inputs."""
         about = (self._inputs.round, self._inputs.closing.base)
         return member in self._members and (message.round, message.base) == about
 
@@ -414,7 +403,7 @@ def view_at(inputs: Inputs, phase: Phase, begin: float, now: float) -> ViewSpan 
 
 
 def seconds_of_turns(inputs: Inputs, turns: int) -> float:
-    """Return how long so many members have to send the decision where no block comes.
+    """Return how long a number of members have to send the decision where no block comes.
 
     Elsewhere a turn ends with a block, so that a sender that waits for a better next seed has a
     choice between one or two block hashes.

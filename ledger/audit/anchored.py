@@ -1,11 +1,12 @@
 """Heads anchored outside of their run: in a transaction of any chain, or in an RFC 3161 token.
 
-What is anchored is the entry of a round in the run's log (`HeadEntry`), which names chain,
-contract, round and head. An anchor proves that its entry existed by a time, and not that it is
-true: anybody can anchor anything, so an auditor keeps anchors of those whom it trusts. Its files:
+The anchored data is a round's entry in the run's log (`HeadEntry`): chain, contract, round and
+head. An anchor proves that its entry existed by a time, and not that the entry is true. Anyone can
+anchor anything, so an auditor keeps the anchors of accounts and authorities that it trusts. Its
+files:
 
     NAME.json            a transaction of an account to itself, whose data are the entry; its
-                         block's header; and the proof that the block has it
+                         block's header; and the proof that the block has it.
     NAME.head, NAME.tsr  an entry, and an authority's token of it: `openssl ts -verify` reads both
 """
 

@@ -1,4 +1,4 @@
-"""What an audit starts from: the chain's newest blocks, and an earlier report.
+"""The start of an audit: the chain's newest blocks, and an earlier report.
 
 A chain file is read in one snapshot and takes nothing back. A node may answer from another branch
 at every call. So a block that it has not called final when the audit begins proves nothing yet. If
@@ -6,7 +6,7 @@ even a final block is another one at the end, or cannot be read again, nothing i
 
 An audit that builds on an earlier one replays every transaction again: seeds, sampling, signatures
 and heads. It takes records, blobs, distances and models of the earlier rounds from the report. A
-report is not signed: to build on it is to trust it, and the new one says so.
+report is not signed: to build on it is to trust it, and the new report states this.
 """
 
 from __future__ import annotations
@@ -104,7 +104,6 @@ class ChainAnchor:
             yield from not_served(self.head.number, facts.REORGANISED)
 
     def holds(self, chain: ChainReader) -> bool:
-        """Say whether what was final still is there."""
         if self.final is None:
             return False
         try:

@@ -9,11 +9,11 @@ One snapshot of the chain is read (`run_reader.py`); the ten checks (`checks/`) 
 its evidence into results. This process reads transactions, seeds and heads; several may check
 records and blobs of decided rounds (`round_checker.py`).
 
-Three outcomes: *passed*, everything was checked and is true; *failed*, something contradicts;
-*incomplete*, nothing contradicts, but not everything could be checked: a chain does not serve it,
-or it rests on a block that may be taken back.
+An audit has *passed* if everything was checked and is true. It has *failed* if something
+contradicts. Else it is *incomplete*: a chain does not serve something, or a block may still be
+reverted.
 
-A node that omits one log makes a right run look wrong. If the head after a round follows from the
+If a node omits one log, a correct run looks wrong. If the head after a round follows from the
 logs so far, it confirms each of them, but no later log, not even of its own block. The head of a
 ban confirms nothing: it does not commit to the open round's commitments. The contract's state after
 a block confirms all logs up to it. A contradiction that is never confirmed proves nothing, unless
@@ -77,7 +77,7 @@ class AuditLog:
     )
 
     def take(self, found: report.CheckResult, *, is_final: bool = True) -> None:
-        """Add a result; one that rests on a block that may be taken back proves nothing yet."""
+        """Add a result; a result that rests on a block that may be reverted proves nothing yet."""
         step, result = self.steps[found.step], found.result
         match result:
             case report.Contradiction() if is_final:
@@ -124,7 +124,6 @@ def _with_missing(step: report.StepReport, missing: report.MissingInput) -> repo
 
 
 def _not_final(contradiction: report.Contradiction) -> report.MissingInput:
-    """Return what remains of a contradiction that rests on a block that may be taken back."""
     at, clients = contradiction.round, contradiction.clients
     return report.MissingInput(NOT_FINAL, at, clients, detail=str(contradiction.fact))
 

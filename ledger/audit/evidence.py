@@ -182,7 +182,6 @@ class RoundEvidence:
 
     @property
     def unknown_distance(self) -> OwnRuleName | None:
-        """The run's own distance, if the auditor has not named its code."""
         name = self.inputs.parameters.distance
         return None if name in self.rules else OwnRuleName.of(name)
 
@@ -193,7 +192,6 @@ class RoundEvidence:
 
     @cached_property
     def is_whole(self) -> bool:
-        """Say whether every update is available that the record counts."""
         return self.record is not None and self.updates.keys() == set(self.record.clients)
 
     @cached_property
@@ -212,7 +210,6 @@ class RoundEvidence:
 
     @cached_property
     def violations(self) -> tuple[Violation, ...]:
-        """Violations in the record, as far as its blobs are available."""
         if self.record is None:
             return ()
         claims = validate_claims(self.inputs, self.record)
@@ -235,7 +232,6 @@ class RoundEvidence:
         return tuple(violations)
 
     def _false_distances(self, record: RoundRecord, table: DistanceTable) -> Iterator[Violation]:
-        """Yield the first false distance of each vector among those whose updates are there."""
         for vector in counted_vectors(record, self.blobs):
             if vector.clients != record.clients or not table.can_score(vector.member):
                 continue
@@ -338,7 +334,6 @@ def read_accusations(
 
 
 def _holds(incident: Incident, evidence: RoundEvidence, proposals: _Proposals) -> bool:
-    """Return whether an accusation is proven, or cannot be proven."""
     inputs = evidence.inputs
     if incident.member >= len(inputs.registry):
         return False
@@ -390,7 +385,6 @@ class _Proposals:
         return true != opening or judged.set_digest(incident.phase) != vote.set_digest
 
     def _judge(self, digest: Digest) -> Judgement | bool:
-        """Return the judgement of a record; without one, whether the record itself is wrong."""
         known, record, event = self._round.blobs, self._round.record, self._round.event
         if self._round.unknown_distance is not None:
             return False

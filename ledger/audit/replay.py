@@ -7,7 +7,7 @@ call data give, or, if they are refused or cannot be read, with the event in the
 drawn committees are recomputed from such an event. So the rounds after it are checked against their
 own record, and one fault is not reported for all of them.
 
-What a chain states twice must agree: a log's place, its block's hash, its transaction. Signatures
+Two statements of a chain must agree: a log's place, its block's hash, its transaction. Signatures
 are in call data only. They cannot be checked where the chain does not serve a transaction, or
 where it was not sent to the ledger (an account with code, EIP-7702, may call it from within).
 """
@@ -151,7 +151,6 @@ def _known(state: LedgerState, clients: tuple[ClientId, ...]) -> tuple[ClientId,
 
 
 def _padded(state: LedgerState) -> LedgerState:
-    """Return the state with a placeholder for each client that was never registered."""
     missing = state.deployment.clients - len(state.registry)
     nobody = RegisteredClient(Address(bytes(20)), 1)
     return replace(state, registry=state.registry + (nobody,) * missing)

@@ -167,7 +167,6 @@ class Reported:
     __slots__ = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as plain data for JSON."""
         own = {each.name: shown(getattr(self, each.name)) for each in fields(self)}  # type: ignore[arg-type]
         return own | {"sentence": self.sentence} if hasattr(self, "sentence") else own
 
@@ -495,7 +494,6 @@ class AuditReport:
 
     @property
     def outcome(self) -> AuditOutcome:
-        """Failed if a step failed, else incomplete if something could not be checked."""
         outcome = outcome_of(self.steps)
         is_open = outcome is AuditOutcome.PASSED and self.strict and self.remarks > 0
         return AuditOutcome.INCOMPLETE if is_open else outcome

@@ -51,7 +51,6 @@ def readable(report: AuditReport) -> list[str]:
 
 
 def _finding_lines(report: AuditReport, title: str, *, remarks: bool) -> list[str]:
-    """Return the first remarks, or other findings, under a title, and the number of the rest."""
     counts = {
         code: count
         for code, count in sorted(report.finding_counts.items())

@@ -269,8 +269,6 @@ class AuditWorkers:
 
 @dataclass
 class _Batch:
-    """Rounds in a row for one process, with what was read between them."""
-
     items: list[ReadItem] = field(default_factory=list)
     future: Future[list[CheckedRound] | None] | None = None
 
@@ -356,8 +354,6 @@ class _InOrder:
 
 
 class _Worker:
-    """State of a worker process between batches."""
-
     fresh: ClassVar[Callable[[], RoundChecker]]
 
     @classmethod

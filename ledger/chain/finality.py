@@ -102,7 +102,6 @@ class FinalityCheckpoints:
 
     @property
     def newest(self) -> int | None:
-        """Number of the newest checkpoint; None if there is none."""
         return max(self._blocks, default=None)
 
     def note(self, block: ports.Block) -> None:
@@ -118,7 +117,6 @@ class FinalityCheckpoints:
     def require_unchanged(
         self, chain: ports.ChainReader, newest: ports.Block | None = None
     ) -> None:
-        """Verify that a chain still has all checkpoints."""
         blocks = dict(self._blocks)
         if not blocks:
             return

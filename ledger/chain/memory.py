@@ -59,7 +59,6 @@ class MemoryLedger(round_ledger.RoundLedger):
         return self.block(self._height)
 
     def final_number(self, newest: Block, confirmations: int | None) -> int:
-        """Return the number of the newest final block; blocks are never reverted here."""
         return max(0, newest.number - (confirmations or 0))
 
     def block(self, number: int) -> Block:
@@ -157,7 +156,6 @@ class MemoryLedger(round_ledger.RoundLedger):
         return BlockContext(self._height, self._hash(self._height - 1))
 
     def _hash(self, number: int) -> Digest:
-        """Return a block's hash; zeros for the parent of block 0."""
         if number < 0:
             return NO_DIGEST
         prefix = self.domain.chain_id.to_bytes(32) + self.domain.contract
@@ -176,6 +174,5 @@ def memory_ledger(document: RunDocument, *, chain_id: int = DEFAULT_CHAIN_ID) ->
 
 
 def _require_sendable(signatures: Iterable[bytes]) -> None:
-    """Reject signatures that call data cannot carry; raise SignatureError."""
     for signature in signatures:
         compact(signature)

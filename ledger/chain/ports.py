@@ -154,7 +154,6 @@ class LogQuery:
     descending: bool = False
 
     def matches(self, log: Log) -> bool:
-        """Return whether a log is of the contract and the blocks, and has the topics."""
         if self.address not in {None, log.address} or len(self.topics) > len(log.topics):
             return False
         for alternatives, topic in zip(self.topics, log.topics, strict=False):
@@ -164,7 +163,6 @@ class LogQuery:
         return self.first <= log.block_number <= self.last
 
     def of(self, logs: Iterable[Log]) -> list[Log]:
-        """Return what the query asks for of logs in chain order."""
         matching = [log for log in logs if self.matches(log)]
         return (matching[::-1] if self.descending else matching)[: self.limit]
 

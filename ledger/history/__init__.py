@@ -2,6 +2,6 @@
 
 `history.py` folds a deployment's events. `round.py` defines each term about a client (sampled,
 committed, ranked, accepted, served, voted, refused, banned). `answers_*.py` hold each answer's type
-beside the function that builds it; `LocalHistory` gives them all. Only the digests of blobs
-are checked here; `ledger.audit` verifies the rest.
+and the function that builds it; `LocalHistory` gives them all. Only the digests of blobs are
+checked here; `ledger.audit` verifies the rest.
 """

@@ -75,14 +75,12 @@ class AnsweredRound:
         return {"round": self.round.round, "status": self.round.status}
 
     def record(self) -> RecordPointer | None:
-        """Return the pointer to the round's record; None where there is none."""
         decided = self.round.decided
         if decided is None:
             return None
         return {"digest": to_hex(decided.record), "available": not self.parts.lacks_record}
 
     def incidents(self) -> IncidentsPointer | None:
-        """Return the pointer to the incidents document; None if the decision names none."""
         decided = self.round.decided
         if decided is None or not self.documents.names_incidents:
             return None
@@ -163,7 +161,7 @@ class CommitmentEntry(Response):
 
 
 def commitments(round_: HistoryRound) -> list[CommitmentEntry]:
-    """Return all commitments of a round in the chain's order, also those that do not count."""
+    """Return all commitments of a round in the chain's order, even if they do not count."""
     return [
         {"client": mined.client, "commitment": to_hex(mined.commitment), "block": mined.block}
         for mined in round_.mined

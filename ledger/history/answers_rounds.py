@@ -61,7 +61,7 @@ def round_summary(history: FoldedHistory, round_: HistoryRound) -> RoundSummary:
 
 
 class DiscardedRounds(Response):
-    """An event's notice that rounds were taken back by a reorganisation of the chain."""
+    """An event's notice that a reorganisation of the chain has reverted rounds."""
 
     from_round: fields.RoundNumber
 
@@ -219,7 +219,6 @@ class LocalHistory:
 
     @property
     def address(self) -> str:
-        """The contract's address, EIP-55."""
         return self.source.ledger.address
 
     def rounds(
@@ -241,7 +240,6 @@ class LocalHistory:
         return explanation(self.view(number))
 
     def missing_payloads(self, number: int) -> list[str]:
-        """Return a sentence about a round's payloads that are not stored here, if there are any."""
         return explain_missing_payloads(self.view(number).documents, self.source.blobs)
 
     def clients(self, limit: int, cursor: str | None) -> answers_clients.ClientsAnswer:
@@ -257,7 +255,6 @@ class LocalHistory:
         }
 
     def client(self, client: int) -> answers_clients.ClientAnswer:
-        """Return one registered client, with the proof of its ban."""
         history = self.source
         index, tally = history.known(client, is_registered=True), history.tally()
         banned_in = history.registered()[index].banned_in
@@ -291,7 +288,6 @@ class LocalHistory:
     def evidence(
         self, query: RoundQuery, limit: int, cursor: str | None
     ) -> answers_signed.EvidenceAnswer:
-        """Return a page of the evidence in a query's rounds, about its client and of its kind."""
         history = self.source
 
         def evidence_of(round_: HistoryRound) -> list[answers_signed.EvidenceEntry]:
@@ -305,7 +301,6 @@ class LocalHistory:
         return {"evidence": page.entries, "scanned": page.scanned, "next_cursor": page.next_cursor}
 
     def digest(self, digest: Digest, limit: int, cursor: str | None) -> DigestAnswer:
-        """Return a page of the places of a digest, the deployment's first, then by round."""
         history = self.source
         scope = repr(("digests", str(history.path), digest.hex()))
         start = 0 if cursor is None else fields.decode_cursor(cursor, scope, 2**32 - 1)[0]
@@ -334,7 +329,7 @@ class RoundNews:
 class RoundFollower:
     """Follows one deployment; `position` is the last reported round that has ended.
 
-    A round whose last block is not final may be taken back. If another block takes its place, the
+    A round whose last block is not final may be reverted. If another block takes its place, the
     follower reports the first round to discard, and then the rounds from there again.
     """
 

@@ -1,7 +1,7 @@
 """Answers about what clients signed: scores, votes, and which of them were left out, and why.
 
 Two signed statements prove a ban, and the contract has verified them. Refused scores are signed;
-the reason is in the round's record, for which a quorum has voted. Incidents are the claim of the
+the reason is in the round's record, and a quorum has voted for it. Incidents are the claim of the
 decision's sender; most of them carry the accused's own signatures. A dropout proves nothing.
 """
 

@@ -142,7 +142,6 @@ def _fields(entry: ClientRound | FullRound | RoundNumbers | RoundSummary) -> dic
 
 
 def _whole(page: RoundsAnswer) -> list[FullRound]:
-    """Return the rounds of a page, which must have their parts."""
     for round_ in page["rounds"]:
         if "parts" not in round_:
             raise ValueError(f"round {round_['round']} came without its parts")
@@ -163,7 +162,6 @@ _MEMBER: Mapping[str, Any] = {
 
 
 def _participation_rows(page: RoundsAnswer) -> list[Row]:
-    """Return the parts of each trainer and member of a round, by client."""
     rows: list[Row] = []
     for round_ in _whole(page):
         parts: list[dict[str, Any]] = [

@@ -136,7 +136,7 @@ def one_of(values: Iterable[int | str]) -> Any:
 
 
 def rule_of(values: Iterable[str]) -> Any:
-    """Return a field that lists its values, beside the names of users' own rules."""
+    """Return a field that lists its values; names of users' own rules are allowed, too."""
     listed = [*values]
     return doc(
         f"{', '.join(listed)}, or a user's own function with the digest of its code: "
@@ -235,7 +235,7 @@ class StatementWhat(Response):
 
 
 class SelectionForm(Response):
-    """Rule by which the contract derives S_a from a ranking; the code of its constructor."""
+    """The contract's rule for S_a, given a ranking; the code in its constructor."""
 
     code: Annotated[int, _codes(types.AcceptanceForm)]
     name: Annotated[str, _names(types.AcceptanceForm)]
@@ -301,7 +301,7 @@ def phase_name(phase: types.Phase) -> PhaseName:
 
 
 class AsOf(Response):
-    """The block at which the whole answer was read."""
+    """The block of the whole answer."""
 
     number: BlockNumber
     hash: Digest32
@@ -309,7 +309,7 @@ class AsOf(Response):
 
 
 class Answer(Response):
-    """An answer; the service puts the block at which it was read first, and `--json` has none."""
+    """An answer; the service puts its block first, and `--json` omits the block."""
 
     as_of: NotRequired[AsOf]
 

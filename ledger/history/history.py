@@ -101,7 +101,6 @@ def page_width(query: RoundQuery, limit: int, clients: int) -> int:
 
 
 def _matches(history: FoldedHistory, query: RoundQuery, round_: HistoryRound) -> bool:
-    """Return whether a round, known by its opening and its end, matches a query."""
     decided, ended, blocks, times = round_.decided, round_.ended, query.blocks, query.times
     if query.status is not None and round_.status is not query.status:
         return False
@@ -172,7 +171,6 @@ class _Derived:
     documented_lock: threading.Lock = field(default_factory=threading.Lock)
 
     def rounds_with(self, prefix: bytes) -> list[int]:
-        """Return the rounds whose tables hold a prefix."""
         if self.joined is None or self.joined[0] != len(self.tables):
             sizes = [len(table) // _PREFIX for table in self.tables.values()]
             owners = np.repeat(np.fromiter(self.tables, np.uint32), sizes)
@@ -220,7 +218,7 @@ class DeploymentFold:
         block: Block | None = None,
         final: int | None = None,
     ) -> FoldedHistory:
-        """Return the history as of a block and a newest final one; None for those of the chain."""
+        """Return the history as of a block and a newest final one; None takes the chain's own."""
         chain, fixed = ledger.chain, ledger.fixed
         block = chain.head() if block is None else block
         final = chain.finalized() if final is None else final
@@ -305,7 +303,6 @@ class DeploymentFold:
     def _history(
         self, ledger: CommitteeLedger, fixed: Deployment, blobs: BlobReader, block: int, final: int
     ) -> FoldedHistory:
-        """Return the history as of a block that the fold has reached."""
         registry, count, last = self._registry, len(self._ended), (block, sys.maxsize)
         following: HistoryRound | None = None
         if self._block is not None and self._block.number > block:
@@ -388,21 +385,18 @@ class FoldedHistory:
         )
 
     def newest(self) -> int:
-        """Return the number of the newest round that has opened, 0 before the first."""
         return len(self._rounds)
 
     def round(self, number: int) -> HistoryRound | None:
         return self._rounds[number - 1] if 1 <= number <= len(self._rounds) else None
 
     def opened(self, number: int) -> HistoryRound:
-        """Return a round that has opened (UnknownRoundError)."""
         round_ = self.round(number)
         if round_ is None:
             raise UnknownRoundError(f"round {number} has not opened; the newest is {self.newest()}")
         return round_
 
     def known(self, client: int, *, is_registered: bool = False) -> ClientId:
-        """Return a client of the run, or one registered so far (UnknownClientError)."""
         clients = len(self.registered()) if is_registered else self.fixed.clients
         if client >= clients:
             raise UnknownClientError(f"client {client} is not registered; there are {clients}")
@@ -415,7 +409,6 @@ class FoldedHistory:
         return [self._rounds[number - 1] for number in numbers]
 
     def page(self, query: RoundQuery, limit: int, cursor: str | None) -> HistoryPage[HistoryRound]:
-        """Return one page of the rounds that match; see `page_of`."""
         matches = partial(_matches, self, query)
         return self.page_of(query, limit, cursor, lambda each: [each] if matches(each) else [])
 
@@ -483,7 +476,7 @@ class FoldedHistory:
         return self._registry
 
     def tally(self) -> Tally:
-        """Return every client's counts over the ended rounds; those of final blocks are kept."""
+        """Return every client's counts over the ended rounds; counts of final blocks are kept."""
         derived, empty = self._derived, Tally(0, 0, (Counter(),) * self.fixed.clients)
         with derived.lock:
             whole: list[DocumentedRound] = []
@@ -526,7 +519,6 @@ class FoldedHistory:
         return sorted(each for each in places if each.digest == digest)[first : first + limit]
 
     def end_block(self, round_: HistoryRound) -> fields.EndBlock | None:
-        """Return the block in which a round ended; None while it is open."""
         ended, ends = round_.ended, self._derived.ends
         if ended is None:
             return None
@@ -546,13 +538,11 @@ class FoldedHistory:
         return times[block_number]
 
     def decision_call(self, round_: HistoryRound) -> DecideCall | None:
-        """Return the call data that decided a round; None if an account with code sent it."""
         if round_.ended is None:
             raise NotServedError(f"round {round_.round} is decided, but no log says where")
         return self._call(round_.ended, DecideCall, "decide")
 
     def ban_report(self, recorded: RecordedEvent) -> EquivocationReport | None:
-        """Return the two statements that prove a ban; None if an account with code sent them."""
         call = self._call(recorded, ReportCall, "report_equivocation")
         return None if call is None else call.report
 

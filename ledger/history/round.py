@@ -1,12 +1,15 @@
 """One round: events, documents, digests, and each client's part.
 
-A client is *sampled* if the seed draws it as a trainer, and a *member* if it is on the committee;
-a member that was banned when the round opened has an empty seat and does not *serve*. It has
-*committed* if a commitment of it came by the closing block; it is *ranked* if the decision ranks
-it, *accepted* if its update is one of S_a, and has *dropped out* if it was sampled and a decided
-round does not rank it. A member's scores *count* or are *refused* as the round's record has it. A
-member has *voted* on a phase if the certificate that decided it holds its signature, as primary or
-in a reply. A client is *banned* from the round after the one that records its ban.
+A client is *sampled* if the seed draws it as a trainer, and a *member* if it is on the committee. A
+member that was banned when the round opened has an empty seat and does not *serve*.
+
+A client has *committed* if the chain has its commitment by the closing block. It is *ranked* if the
+decision ranks it, and *accepted* if its update is in S_a. It has *dropped out* if it was sampled
+and a decided round does not rank it.
+
+A member's scores *count* or are *refused* as the round's record states. A member has *voted* on a
+phase if the deciding certificate holds its signature, as primary or in a reply. A client is
+*banned* from the round after the record of its ban.
 """
 
 from __future__ import annotations
@@ -70,12 +73,10 @@ class HistoryRound:
 
     @property
     def round(self) -> int:
-        """t, from 1."""
         return self.opening.round
 
     @property
     def committee(self) -> tuple[ClientId, ...]:
-        """S_c, by seat index."""
         return self.opening.committee
 
     @property
@@ -84,7 +85,6 @@ class HistoryRound:
 
     @property
     def end(self) -> RoundDecided | RoundAbandoned | None:
-        """The decision or the abandonment; None while it is open."""
         event = None if self.ended is None else self.ended.event
         return event if isinstance(event, (RoundDecided, RoundAbandoned)) else None
 
@@ -111,7 +111,6 @@ class HistoryRound:
 
     @property
     def vacant_members(self) -> tuple[ClientId, ...]:
-        """Members that were banned when the round opened, by seat index."""
         return tuple(c for c in self.committee if self.registry[c].is_banned_in(self.round))
 
     @property
@@ -185,7 +184,6 @@ class Documents:
 
     @property
     def payloads(self) -> dict[ClientId, Digest]:
-        """Digests in the record: of usable updates and of malformed payloads."""
         return {} if self.record is None else self.record.named_payloads()
 
 
@@ -269,7 +267,6 @@ class Participation:
 
     @property
     def served(self) -> bool:
-        """True for a member that was not banned."""
         return self.role is RoundRole.MEMBER and not self.empty_seat
 
 
@@ -294,12 +291,10 @@ class DocumentedRound:
 
     @property
     def lacks_record(self) -> bool:
-        """True if the round is decided and its record is not available."""
         return self.round.decided is not None and self.documents.record is None
 
     @property
     def is_whole(self) -> bool:
-        """True if all of its documents are available."""
         return self.documents.has_incidents and not self.lacks_record
 
     @cached_property
@@ -322,7 +317,6 @@ class DocumentedRound:
         return self.trainers() + self.members()
 
     def part(self, client: ClientId) -> Participation | None:
-        """Return the part of a client; None if it was neither trainer nor member."""
         committee = self.round.committee
         if client in committee:
             return self.member(committee.index(client), client)
@@ -394,7 +388,6 @@ class DocumentedRound:
 
 
 def _counts_of(part: Participation) -> dict[str, int]:
-    """Return what one part adds to its client's counts; see the terms above."""
     return {
         "sampled": part.role is RoundRole.TRAINER,
         "ranked": part.rank is not None,

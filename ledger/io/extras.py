@@ -68,7 +68,6 @@ def _source(distribution: Distribution) -> tuple[list[str], Path] | None:
 
 
 def _packages(requirements: Iterable[str], extra: str) -> list[str]:
-    """Return the requirements of an extra, those of the extras in it included."""
     found: list[str] = []
     for line in requirements:
         requirement, _, marker = (part.strip() for part in line.partition(";"))

@@ -67,13 +67,11 @@ class Disk:
         self._sync_names(paths)
 
     def make_folders(self, folder: Path) -> None:
-        """Create a folder and those above it, where they are missing."""
         missing = takewhile(lambda each: not each.exists(), chain((folder,), folder.parents))
         for each in reversed(list(missing)):
             self.make_folder(each)
 
     def make_folder(self, folder: Path) -> None:
-        """Create one folder, unless another process has created it."""
         with _naming(folder):
             folder.mkdir(exist_ok=True)
             self._named.pop(_inode_of(folder), None)
@@ -91,7 +89,6 @@ class Disk:
         return path
 
     def append(self, path: Path, data: bytes) -> None:
-        """Append to a file, which is created if it does not exist."""
         with _naming(path), path.open("ab") as file:
             file.write(data)
 
@@ -106,11 +103,9 @@ class Disk:
         _in_parallel(_sync_path, paths)
 
     def sync_folders(self, folders: Collection[Path]) -> None:
-        """Make the names in several folders durable; see `sync_folder`."""
         _in_parallel(self.sync_folder, folders)
 
     def sync_folder(self, folder: Path) -> None:
-        """Make the names in a folder durable."""
         try:
             _sync_path(folder, os.O_DIRECTORY)
         except OSError as error:
@@ -188,7 +183,6 @@ class RunPaths:
         return self.metrics.exists() or any(self.path.glob("metrics.before-rollback-*.jsonl"))
 
     def metrics_before_rollback(self) -> Path:
-        """Return an unused path for metrics that the chain contradicts."""
         paths = (self.path / f"metrics.before-rollback-{n}.jsonl" for n in count(1))
         return next(path for path in paths if not path.exists())
 
@@ -213,12 +207,10 @@ class Home:
         return RunPaths(self.runs / name)
 
     def journals(self) -> list[Path]:
-        """Return the vote journals of a home's runs and workers, or of a worker's folder."""
         patterns = (JOURNAL, f"runs/*/{JOURNAL}", f"workers/*/{JOURNAL}")
         return [path for pattern in patterns for path in sorted(self.path.glob(pattern))]
 
     def deployed(self) -> list[RunPaths]:
-        """Return the runs that have a manifest, sorted by name."""
         return [RunPaths(path.parent) for path in sorted(self.runs.glob(f"*/{MANIFEST}"))]
 
     @contextmanager
@@ -297,7 +289,6 @@ def naming(
 
 @contextmanager
 def _naming(path: Path) -> Iterator[None]:
-    """Add the path to every error of the disk."""
     try:
         yield
     except OSError as error:
@@ -380,7 +371,7 @@ def writing_named(path: Path) -> Iterator[IO[bytes]]:
 
 
 def is_written_into(path: Path) -> bool:
-    """Return whether a path is no regular file that would be replaced: a device, a pipe."""
+    """Return whether a path is a device or a pipe, so that it is not replaced as a regular file."""
     return _descriptor(path) is not None or (path.exists() and not path.is_file())
 
 
@@ -391,7 +382,6 @@ def is_standard_output(path: Path) -> bool:
 
 @contextmanager
 def _replacing(target: Path, mode: int | None) -> Iterator[IO[bytes]]:
-    """Write beside a regular file, and rename once all is on the disk."""
     if mode is not None and not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     beside = target.with_name(f"{WRITING}{secrets.token_hex(8)}")

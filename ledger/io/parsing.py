@@ -2,7 +2,7 @@
 
 Python's JSON parser recurses in C. Libraries of the EVM raise the interpreter's recursion limit so
 far that a deep document ends the process. The time of `tomllib` grows with the square of the number
-of parts of a dotted key, so the dots of a line are counted before parsing, those in strings too.
+of parts of a dotted key, so the dots of a line, also in strings, are counted before parsing.
 """
 
 from __future__ import annotations

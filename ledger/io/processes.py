@@ -82,7 +82,6 @@ def follow_parent() -> None:
 
 @contextmanager
 def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Set variables for the processes that start meanwhile."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:
@@ -119,7 +118,6 @@ class Child:
         return self.process.pid
 
     def exit_code(self, seconds: float) -> int | None:
-        """Wait for its end; return its exit code, None if it is still alive."""
         self.process.join(seconds)
         return self.process.exitcode
 
@@ -156,7 +154,7 @@ def start_child(
 def worker_pool(
     processes: int, initializer: Callable[..., None], arguments: tuple[object, ...] = ()
 ) -> Iterator[ProcessPoolExecutor]:
-    """Open a pool of fresh processes, each of which calls the initializer first."""
+    """Open a pool of fresh processes; each calls the initializer first."""
     pool = ProcessPoolExecutor(processes, _SPAWN, _initialize, (initializer, arguments))
     try:
         yield pool
@@ -220,8 +218,6 @@ def task_pool(processes: int) -> Iterator[TaskPool]:
 
 
 class _Worker:
-    """State of one process between tasks."""
-
     reports: ClassVar[Queue[Any]]
     stop: ClassVar[Event]
     sent: ClassVar[int] = 0
@@ -234,7 +230,6 @@ class _Worker:
     def run(
         cls, task: Callable[[Item, Callable[[Report], None]], Result], item: Item
     ) -> tuple[Result, int]:
-        """Return a task's result, and how many reports it has sent."""
         cls.sent = 0
         return task(item, cls.report), cls.sent
 
@@ -300,12 +295,10 @@ class CommandProcess:
             return True
 
     def kill(self) -> None:
-        """Kill it (SIGKILL), and return when it is gone."""
         self.signal(signal.SIGKILL)
         self.wait(60)
 
     def end(self, seconds: float = 10) -> int:
-        """Terminate it, kill it if it has not ended in time, and return its exit code."""
         self.signal(signal.SIGTERM)
         self.signal(signal.SIGCONT)  # it may be stopped
         code = self.wait(seconds)
@@ -315,11 +308,9 @@ class CommandProcess:
         return -signal.SIGKILL if code is None else code
 
     def wait(self, seconds: float) -> int | None:
-        """Return its exit code; None if it is still alive after that time."""
         return RetryPolicy(Backoff(POLL_SECONDS, 1), deadline_seconds=seconds).poll(self.code)
 
     def log_tail(self, lines: int = 3) -> str:
-        """Return the last lines of its standard error, joined by bars."""
         with suppress(OSError):
             return " | ".join(self.log.read_text("utf-8", "replace").splitlines()[-lines:])
         return ""
@@ -375,7 +366,6 @@ class CommandRunner(AbstractContextManager["CommandRunner"]):
         environment: dict[str, str] | None = None,
         seconds: float = 300,
     ) -> str:
-        """Run a command to its end, `seconds` at most, and return its standard output."""
         (self._logs / f"{name}.out").unlink(missing_ok=True)
         process = self.start(name, arguments, environment=environment)
         code = process.wait(seconds)
@@ -398,7 +388,7 @@ class CommandRunner(AbstractContextManager["CommandRunner"]):
 
 
 def _start(command: _Command) -> ForkServerProcess:
-    """Fork a process, and return once nothing of the server is left in it."""
+    """Fork a process, and return once it holds nothing of the server."""
     ready, writer = _FORKSERVER.Pipe(duplex=False)
     # Not a daemon, which may have no children.
     process = _FORKSERVER.Process(target=_become, args=(command, writer))
@@ -414,7 +404,6 @@ def _start(command: _Command) -> ForkServerProcess:
 
 
 def _become(command: _Command, ready: Connection) -> NoReturn:
-    """Turn a forked process into the command."""
     code = _INTERNAL_ERROR
     try:
         _leave_server()

@@ -20,7 +20,6 @@ class Backoff:
     longest_seconds: float = math.inf
 
     def pause(self, failures: int) -> float:
-        """Return the pause in seconds after a number of failures in a row, at least 1."""
         # Beyond that every bound is reached, and a float would overflow.
         return min(self.longest_seconds, self.first_seconds * self.factor ** min(failures - 1, 64))
 
@@ -62,7 +61,6 @@ class RetryPolicy:
             self.sleep(pause)
 
     def poll(self, probe: Callable[[], T | None]) -> T | None:
-        """Return the first result that is not None; None once the deadline has passed."""
         end, failures = self.clock() + self.deadline_seconds, 0
         while (result := probe()) is None:
             failures += 1

@@ -62,7 +62,6 @@ class UserCode:
         return {"package": "==".join(package_of(self.place))}
 
     def digest(self) -> Digest:
-        """Return the sha256 of the file, or the digest of package, version and name."""
         if self.sha256 is not None:
             return Digest(bytes.fromhex(self.sha256))
         package, version = package_of(self.place)
@@ -81,7 +80,6 @@ class UserCode:
         return value
 
     def load_function(self, setting: str) -> Callable[..., Any]:
-        """Return the function; the code must define it, not import it."""
         # A document may name the function, and only the user the file: no import of it is run.
         function = self.load("function")
         if isinstance(function, FunctionType):
@@ -240,7 +238,7 @@ def _file(path: str, sha256: str) -> ModuleType:
 
 
 def _collect(obj: Any, imports: set[str], parts: dict[str, str]) -> None:
-    """Add the definition of a function or class, after those of what it uses."""
+    """Add the definition of a function or class, after the definitions that it uses."""
     name = obj.__qualname__
     text = _definition(obj)
     parts[name] = ""  # it may use itself, or what uses it
@@ -279,7 +277,6 @@ def _global_names(table: SymbolTable) -> set[str]:
 
 
 def _definition(obj: Any) -> str:
-    """Return the text of a definition, from a file or a notebook's cell."""
     codes = [obj] if isinstance(obj, FunctionType) else vars(obj).values()
     code = next((part.__code__ for part in codes if isinstance(part, FunctionType)), None)
     file = code.co_filename if code is not None else inspect.getmodule(obj).__dict__.get("__file__")
@@ -296,7 +293,6 @@ def _definition(obj: Any) -> str:
 
 
 def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield the statements of a module, those under its conditions too, but none of a function."""
     for statement in body:
         yield statement
         if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -351,7 +347,7 @@ def use_rules(parameters: Parameters, sources: Sequence[str]) -> frozenset[str]:
 
 
 def sources_of(parameters: Parameters, sources: Sequence[str]) -> tuple[str, ...]:
-    """Return those of an operator's sources that have a run's rule; an unreadable one has none."""
+    """Return an operator's sources that have a run's rule; an unreadable one has none."""
     name = OwnRuleName.of(parameters.distance)
     if name is None:
         return ()

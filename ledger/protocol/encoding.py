@@ -281,7 +281,7 @@ def merkle_proof(types: Sequence[str], leaves: Sequence[Leaf], leaf: Leaf) -> tu
 
 
 def root_from_proof(types: Sequence[str], leaf: Leaf, siblings: Sequence[Digest]) -> Digest:
-    """Return the root to which the siblings, lowest first, lead from a leaf."""
+    """Return the root above a leaf, from its siblings, lowest first."""
     node = leaf_hash(types, leaf)
     for sibling in siblings:
         node = _merkle_parent(node, sibling)

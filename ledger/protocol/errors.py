@@ -67,7 +67,7 @@ class ConfigurationError(CmflError):
 
 
 class RefusalCode(StrEnum):
-    """Reason for which the ledger refuses a transaction, as the contract's revert states it."""
+    """Reason of a refused transaction, as the contract's revert states it."""
 
     NOT_REGISTERING = "registration is closed"
     REGISTRY_MISMATCH = "clients do not match the registry digest"

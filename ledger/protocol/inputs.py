@@ -78,7 +78,7 @@ def primary_seat(seed: Digest, phase: Phase, view: int, members: int) -> int:
 
 @lru_cache(maxsize=16)
 def sending_order(seed: Digest, members: tuple[ClientId, ...]) -> tuple[ClientId, ...]:
-    """Return members in the order in which they send a decision, random as the seed."""
+    """Return members in their order of sending a decision, random as the seed."""
     return tuple(sorted(members, key=lambda member: keccak256(seed + b"decide" + u32(member))))
 
 
@@ -100,7 +100,7 @@ RoundSizes: TypeAlias = Parameters | Deployment  # both have the sizes of a roun
 
 
 def window_end(sizes: RoundSizes, opened_block: int) -> int:
-    """Return the last block in which a round takes commitments."""
+    """Return the last block that can hold a round's commitments."""
     return opened_block + sizes.commit_blocks
 
 
@@ -144,17 +144,14 @@ class Participants:
 
     @cached_property
     def active(self) -> tuple[ClientId, ...]:
-        """Trainers and members, ascending."""
         return tuple(sorted({*self.trainers, *self.committee}))
 
     @cached_property
     def expected(self) -> frozenset[ClientId]:
-        """The active clients that are not banned."""
         return frozenset(self.active) - self.banned
 
     @cached_property
     def members(self) -> tuple[ClientId, ...]:
-        """The members who may vote and score, by seats."""
         return tuple(member for member in self.committee if member not in self.banned)
 
 
@@ -190,7 +187,6 @@ class Inputs:
 
     @property
     def needs_displacement(self) -> bool:
-        """True if the round's distances depend on the recent global displacement."""
         return needs_displacement(self.parameters, self.round)
 
 
@@ -223,7 +219,6 @@ class Evidence:
         return self._with(self.updates, vectors=vectors)
 
     def with_payloads(self, payloads: Mapping[ClientId, Payload]) -> Evidence:
-        """Return more payloads; none of the old is decoded again."""
         updates = {**self.updates, **self._updates_of(payloads)}
         return self._with(updates, payloads={**self.payloads, **payloads})
 
@@ -292,7 +287,7 @@ def samples_digest(salt: bytes, x: NamedArray, y: NamedArray) -> Digest:
 
 
 def simulated_salt(seed: int, client: ClientId) -> bytes:
-    """Return the salt of a simulated client's samples, which is no secret."""
+    """Return the public salt of a simulated client's samples."""
     return sha256(b"data" + u64(seed) + u32(client))
 
 

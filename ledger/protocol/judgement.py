@@ -3,12 +3,12 @@
 A primary composes a record, the other members judge it before they reply, and the audit judges it
 again, stage by stage where some of the evidence is gone:
 
-    record -> claims      who is in it, commitments opened, signatures        `validate_claims`
-           -> updates     each payload usable, or rightly left out            `validate_updates`
-           -> scores      each vector true, or rightly refused                `validate_scores`
-           -> ranking     distances to the committee, both sets               `rank_trainers`
-           -> roots       over updates and vectors, and the reveal            `result_preimage`
-           -> model       the aggregate of S_a                                `next_model`
+    record -> claims      clients, opened commitments, and signatures.        `validate_claims`
+           -> updates     each payload usable, or rightly left out.           `validate_updates`
+           -> scores      each vector true, or rightly refused.               `validate_scores`
+           -> ranking     distances to the committee, both sets.              `rank_trainers`
+           -> roots       over updates and vectors, and the reveal.           `result_preimage`
+           -> model       the aggregate of S_a.                               `next_model`
 """
 
 from __future__ import annotations
@@ -277,7 +277,7 @@ def update_leaves(
 
 
 def score_leaves(record: RoundRecord) -> list[encoding.Leaf]:
-    """Return the leaves of the scores root: (member, digest of its vector) of those that count."""
+    """Return the leaves of the scores root: (member, digest of its vector that counts)."""
     return [(signed.scores.member, signed.scores.digest) for signed in record.scores]
 
 

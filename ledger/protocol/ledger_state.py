@@ -3,9 +3,9 @@
 `rounds.py` has the transitions; together they specify `contracts/committee_ledger.vy`, and the twin
 tests compare both with it.
 
-Heads, and the running digest of a round's commitments, are chains of hashes. History, index,
-workers, audit and proofs recompute them here and never take them from an event, so events that lead
-to the contract's own state are complete, and nothing that a head commits to was altered.
+Heads, and the running digest of a round's commitments, are chains of hashes. History, workers,
+audit and proofs recompute them here and never take them from an event. So events that lead to the
+contract's own state are complete and unaltered in everything that a head commits to.
 """
 
 from __future__ import annotations
@@ -79,11 +79,10 @@ class QuorumCertificate:
 
     @property
     def vote(self) -> Vote:
-        """The vote that both request and replies carry."""
         return self.request.vote
 
     def signers(self, committee: Sequence[ClientId]) -> int:
-        """Return the seats of those who replied, as a bitmap."""
+        """Return the seats of the members that replied, as a bitmap."""
         return sum(1 << committee.index(reply.member) for reply in self.replies)
 
 
@@ -121,7 +120,6 @@ class SubmittedDecision:
         base: Digest,
         incidents: Digest,
     ) -> Self:
-        """Return the decision on a result, whose other fields are those of its preimage."""
         named = {name: getattr(preimage, name) for name in _SHARED_FIELDS}
         return cls(committee=committee, ranking=ranking, base=base, incidents=incidents, **named)
 
@@ -163,7 +161,6 @@ class EquivocationReport:
     second: SignedStatement
 
     def __post_init__(self) -> None:
-        """Refuse what the contract's arguments cannot even say."""
         if self.first.statement.slot != self.second.statement.slot:
             raise ValueError("the statements are not of one kind, round, phase, view and base")
         if isinstance(self.first.statement, Scores) and self.first.statement.member != self.client:
@@ -236,7 +233,6 @@ class RoundDecided:
         return _opening(self)
 
     def result(self) -> Digest:
-        """Return the result that the committee voted on with the sets."""
         return encoding.aggregation_result(self.opening())
 
 
@@ -344,7 +340,6 @@ class RoundStart:
 
     @staticmethod
     def of(event: Event, block_number: int) -> RoundStart | None:
-        """Return the round that an event opens, None for an event that opens none."""
         if isinstance(event, LedgerOpened):
             return RoundStart(1, event.committee, event.seed, block_number)
         if isinstance(event, RoundDecided | RoundAbandoned):
@@ -424,11 +419,9 @@ class LedgerView:
         return cls(deployment, *start, deployment.model, deployment.config, **more)
 
     def head_after(self, event: HeadEvent) -> Digest:
-        """Return the next head, as it follows from this state and an event's other fields."""
         return self.link_of(event).head_after(self.head)
 
     def link_of(self, event: HeadEvent) -> Link:
-        """Return what an event adds to the head."""
         if isinstance(event, ClientBanned):
             return BanLink(self.round, event.client)
         committee = encoding.set_digest(event.next_committee)
@@ -471,12 +464,12 @@ class LedgerView:
                 return ended.started(start, is_last=is_last)
 
     def started(self, start: RoundStart, *, is_last: bool = False) -> Self:
-        """Return the state in which a round starts; no round is open after the last."""
+        """Return the state at the start of a round; no round is open after the last."""
         stage = LedgerStage.FINISHED if is_last else LedgerStage.OPEN
         return replace(self, stage=stage, mined=(), commitments=NO_DIGEST, **asdict(start))
 
     def registry_digest(self, rest: Digest) -> Digest:
-        """Return the digest of all clients to register, given that of those who are missing yet."""
+        """Return the digest of all clients to register, given the digest of the missing ones."""
         end = len(self.registry)
         for size in reversed(self.batches):
             batch = self.registry[end - size : end]
@@ -516,7 +509,7 @@ def links_of(view: LedgerView, events: Iterable[Event]) -> Iterator[Link]:
 def registry_with_bans(
     registry: Sequence[RegisteredClient], bans: Iterable[ClientBanned]
 ) -> tuple[RegisteredClient, ...]:
-    """Return clients with bans; a ban of a client that is not registered is passed over."""
+    """Return clients with bans; a ban of a client that is not registered is ignored."""
     clients = list(registry)
     for ban in bans:
         if ban.client < len(clients):

@@ -121,7 +121,6 @@ class Parameters:
 
     @property
     def distance_sentence(self) -> str:
-        """How the distances are called in a sentence; no function is needed."""
         return DIRECTION.sentence if self.compares_directions else distance_sentence(self.distance)
 
     @property
@@ -135,7 +134,6 @@ class Parameters:
 
     @property
     def form(self) -> AcceptanceForm:
-        """Form from which the contract derives S_a."""
         return AcceptanceForm(self.strategy)
 
     def _require_sizes(self) -> None:

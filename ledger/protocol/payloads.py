@@ -123,7 +123,7 @@ def _padded(update: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _needed_exponents(blocks: NDArray[np.float32]) -> NDArray[np.int32]:
-    """Return the least exponent with which each block's numbers round to 127 at most."""
+    """Return each block's least exponent that lets its numbers round to 127 at most."""
     largest = np.empty(len(blocks), np.float32)
     for part in _chunks(len(blocks)):
         largest[part] = np.maximum(blocks[part].max(axis=1), -blocks[part].min(axis=1))

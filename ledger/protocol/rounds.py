@@ -166,8 +166,8 @@ def report_equivocation(
 ) -> Step:
     """Ban a client that signed two different statements for one place, from the next round on.
 
-    Membership is not asked: an honest client that is no member signs no vote and no vector. After
-    the last round a proof is still taken: the head is then all that it moves.
+    Membership is not checked: an honest client signs a vote or a vector only as a member. A proof
+    is still accepted after the last round, and then changes the head alone.
     """
     _require_account(block)
     _require(state.stage is not LedgerStage.REGISTERING, RefusalCode.NOT_OPENED)
@@ -186,13 +186,11 @@ def report_equivocation(
 
 
 def _with_head(state: LedgerState, event: HeadEvent, block: BlockContext) -> Step:
-    """Return the state after an event, and the event with the head that follows."""
     event = replace(event, head=state.head_after(event))
     return state.after(event, block.number), (event,)
 
 
 def _require(holds: bool, code: RefusalCode) -> None:
-    """Refuse a transaction as the contract's `assert` does."""
     if not holds:
         raise ProtocolRefusal(code)
 
@@ -236,7 +234,6 @@ def _require_certificate(
     base: Digest,
     result: Digest,
 ) -> ClientId:
-    """Return the primary if its request and enough other members' replies are signed."""
     committee, signers = state.committee, certificate.signers
     banned = _banned(state, committee)
     place = primary_seat(state.seed, phase, certificate.view, len(committee))

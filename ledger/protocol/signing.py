@@ -1,8 +1,8 @@
 """EIP-712 typed data and secp256k1 signatures of messages and of registrations.
 
-A signature is 65 bytes r ‖ s ‖ v with v 27 or 28 and s in the lower half of the group order, so
-that no third party can turn a valid signature into another valid one. A registration's domain has
-no chain and contract, so that no ledger accepts its signature.
+A signature is 65 bytes r ‖ s ‖ v with v 27 or 28. The s is in the lower half of the group order, so
+a third party cannot turn a valid signature into another valid one. A registration's domain has no
+chain and contract, so that no ledger accepts its signature.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def is_registered_by_owner(registration: Registration, signature: bytes) -> bool
 
 
 def registry_digest_of(registry: Sequence[RegisteredClient]) -> Digest:
-    """Return the digest by which a contract knows its registry."""
+    """Return the digest that identifies the registry in a contract."""
     return registry_batches([registry_word(client) for client in registry])[0]
 
 

@@ -29,7 +29,7 @@ class ReplayVerdict(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class TrainingEnvironment:
-    """Class of environments in which equal inputs give an update of equal bytes."""
+    """Class of environments that turn equal inputs into an update of equal bytes."""
 
     torch: str  # version of PyTorch with its build: 2.13.0+cpu
     path: str

@@ -27,7 +27,7 @@ class Phase(IntEnum):
 
 
 class AcceptanceForm(IntEnum):
-    """Form of the rule by which the contract derives S_a; the number in its constructor."""
+    """Form of the contract's rule for S_a; the number in its constructor."""
 
     FIRST = 1
     LAST = 2
@@ -131,7 +131,7 @@ class Upload:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentStatement:
-    """A client's statement of the environment in which it trained its update of a round."""
+    """A client's statement of the environment that trained its update of a round."""
 
     round: int
     client: ClientId

@@ -46,7 +46,6 @@ class DistanceTable:
         distances: Distances = plain_distances,
         displacement: NDArray[np.float32] | None = None,
     ) -> None:
-        """Store the updates, and w_s − w_t where the distances depend on it."""
         if inputs.needs_displacement and displacement is None:
             raise ValueError(f"the distances of round {inputs.round} need an unknown displacement")
         self._rule = inputs.parameters.distance_rule
@@ -64,7 +63,6 @@ class DistanceTable:
         return self._distances(self._rule, self._travel, self._updates, self._members)
 
     def between(self, client: ClientId, member: ClientId) -> float:
-        """Return the distance of a client's update from a member's."""
         return float(self._matrix[self._rows[member], self._columns[client]])
 
     def row(self, member: ClientId, clients: tuple[ClientId, ...]) -> NDArray[np.float64]:
@@ -196,7 +194,7 @@ def validate_updates(record: RoundRecord, evidence: Evidence) -> list[Violation]
 def validate_scores(
     inputs: Inputs, record: RoundRecord, evidence: Evidence, table: DistanceTable | None
 ) -> list[Violation]:
-    """Return the violations of score vectors; without a table, those that need no updates."""
+    """Return the violations of score vectors; without a table, only violations without updates."""
     violations, clients = [], record.clients
     for signed in record.scores:
         violations += _vector_violations(inputs, clients, signed, None, evidence, table)

@@ -118,7 +118,6 @@ class FolderCursor:
 
     @property
     def is_full(self) -> bool:
-        """True if no more names are remembered."""
         return self._count + len(self._rejected) >= MAX_FOLDER_OBJECTS
 
     def replica(self, index: int) -> FolderCursor:
@@ -185,7 +184,7 @@ def verified(path: str, data: bytes, limit: int) -> bytes:
 
 
 class MemoryObjects(ObjectStore):
-    """Objects by folder and name, in the order in which they were put."""
+    """Objects by folder and name, in the order of their arrival."""
 
     is_shared = False
 
@@ -305,7 +304,7 @@ class Location:
 
     @property
     def shown(self) -> str:
-        """The location without user, password, path and query, any of which may be a key."""
+        """The location without user, password, path and query, as any of these may be a key."""
         if self.kind is LocationKind.FOLDER:
             return self.text
         parts = urlsplit(self.text)

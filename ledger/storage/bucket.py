@@ -4,10 +4,10 @@ A bucket shows an object whole or not at all, and every read is verified, so tha
 renamed. Credentials come from where the file system looks for them (for S3 the environment and
 `~/.aws`, and `FSSPEC_S3_...`); none is shown.
 
-The time-outs of these file systems are for one wait each, and they believe what their host says of
-a file's size: one that drips a byte now and then would block a worker for ever, and one that sends
-more than it said would fill its memory. So each operation has a deadline where the file system
-works on an event loop, and a file is read in pieces.
+The time-outs of these file systems are for one wait each, and they trust their host's statement of
+a file's size. A host that sends a byte now and then would block a worker without end. One that
+sends more than it stated would fill the worker's memory. So each operation has a deadline where the
+file system works on an event loop, and a file is read in pieces.
 """
 
 from __future__ import annotations
@@ -139,7 +139,6 @@ class BucketObjects(blobs.ObjectStore):
             raise OSError(number if isinstance(number, int) else errno.EIO, reason, shown) from None
 
     def _asked(self, method: str, *arguments: object, size: int = 0, **options: object) -> Any:
-        """Call a method of the file system that moves `size` bytes, in bounded time."""
         if not self._is_timed:
             return getattr(self._files, method)(*arguments, **options)
         seconds = OPERATION_SECONDS + size / LEAST_BYTES_PER_SECOND

@@ -165,7 +165,6 @@ class HttpObjects(ObjectStore):
         self.server.close()
 
     def _ask(self, request: Callable[[], HttpResponse]) -> HttpResponse:
-        """Return the server's answer, and count consecutive failures."""
         shown = self.server.shown_url
         if self.max_failures is not None and self._failures >= self.max_failures:
             raise OSError(

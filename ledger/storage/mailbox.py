@@ -37,7 +37,7 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The bytes of one board's envelopes, `after` so many; the epoch identifies the numbering."""
+    """The bytes of one board's envelopes after the first `after`; the epoch names the numbering."""
 
     epoch: bytes
     after: int
@@ -121,8 +121,6 @@ class MemoryMailbox(Mailbox):
 
 
 class _BoardReader:
-    """The envelopes of one board that one reader has found."""
-
     def __init__(self, board: Board) -> None:
         self.envelopes: list[Envelope] = []
         self.cursor = FolderCursor(self._accept, MAX_DOCUMENT_BYTES)
@@ -156,7 +154,7 @@ def run_folder(domain: Domain) -> str:
 
 
 def remove_mail(folder: Path, domain: Domain, before_round: int) -> list[int]:
-    """Remove the mail of old rounds from a local folder, for all readers; return the rounds.
+    """Remove old rounds' mail from a local folder, for all readers; return the rounds.
 
     Environments and attestations stay: they are small, and a repetition of training needs the
     environment of an update of any round, as its coverage needs the attestations of every round.

@@ -47,7 +47,7 @@ def mail_objects_at(text: str, signer: UploadSigner | None = None) -> blobs.Obje
 
 
 def require_folders(option: str, text: str) -> None:
-    """Refuse locations to be read of which one is a folder that is not there."""
+    """Refuse to read locations if one is a missing folder."""
     for location in blobs.parse_locations(option, text):
         if location.kind is blobs.LocationKind.FOLDER and not Path(location.text).is_dir():
             raise BlobError(
@@ -124,7 +124,7 @@ class CircuitBreaker:
 class ReplicatedObjects(blobs.ObjectStore):
     """Writes to every store, and reads from the first that has the right bytes.
 
-    An object is stored once one store has it, and missing only if every store says so. `outages`
+    An object is stored once one store has it, and missing only if every store lacks it. `outages`
     are the scans of a store that failed or were skipped so far; it may alone have something.
     """
 
@@ -219,8 +219,8 @@ class ReplicatedObjects(blobs.ObjectStore):
     ) -> list[int]:
         """Return the stores where an act succeeded.
 
-        A success moves `size` bytes, by which a store is slow or not. Slow stores are asked only
-        while no other has succeeded. With None, all are asked, and none is timed.
+        A success moves `size` bytes, and their time shows whether a store is slow. Slow stores are
+        asked only while no other has succeeded. With None, all are asked, and none is timed.
         """
         done: list[int] = []
         faults: list[OSError] = []

@@ -166,7 +166,7 @@ def _answered(url: str, ask: Callable[[HttpServer], HttpResponse]) -> HttpRespon
 
 
 def read_bounded(path: Path, limit: int) -> bytes:
-    """Return a file of at most so many bytes."""
+    """Return a file within a maximum of bytes."""
     try:
         data = read_file(path, limit)
     except OSError as error:
@@ -222,7 +222,6 @@ _Answer: TypeAlias = "SignedCheckpoint | WitnessError | None"
 
 
 def _opened(keys: Sequence[VerifierKey], source: str, read: Callable[[], bytes | None]) -> _Answer:
-    """Return a checkpoint that a known log has signed, or why there is none."""
     try:
         note = read()
         return None if note is None else open_checkpoint(note, keys)
@@ -233,8 +232,6 @@ def _opened(keys: Sequence[VerifierKey], source: str, read: Callable[[], bytes |
 
 
 def _newest(keys: Sequence[VerifierKey], witness: PolicyKey, origin: str) -> _Answer:
-    """Return the newest checkpoint of a log that a witness has cosigned; None if it has none."""
-
     def read() -> bytes | None:
         path = f"/{origin_hash(origin)}/{tree.CHECKPOINT}"
         url = witness.url or ""
@@ -299,7 +296,7 @@ def publish(
     *,
     is_first: bool = False,
 ) -> Publication:
-    """Write a log's files, have its checkpoint cosigned, and put that in place.
+    """Write a log's files, have its checkpoint cosigned, and put the checkpoint in place.
 
     No other process writes in the folder. A key that has signed before needs a checkpoint in the
     folder, or a quorum of witnesses that answer which checkpoint they have seen.
@@ -335,7 +332,6 @@ def publish(
 def _cosigned(
     witness: PolicyKey, signed: SignedCheckpoint, leaves: Sequence[Digest], seen: _Answer
 ) -> Cosignature | WitnessError:
-    """Return a witness's cosignature, or why there is none; a silent one is not asked again."""
     if isinstance(seen, NoAnswerError):
         return seen
     known_size = seen.checkpoint.size if isinstance(seen, SignedCheckpoint) else 0
@@ -393,7 +389,7 @@ def _signed_before(folder: Path, key: VerifierKey) -> SignedCheckpoint | None:
 
 
 def _require_continued(before: Checkpoint, leaves: Sequence[Digest]) -> None:
-    """Refuse entries that a signed tree is no beginning of."""
+    """Refuse entries that do not continue a signed tree."""
     if before.size > len(leaves):
         raise LogConflictError(
             f"this log's key has signed {before.size} entries, and the chain has {len(leaves)} "
@@ -409,7 +405,6 @@ def _require_continued(before: Checkpoint, leaves: Sequence[Digest]) -> None:
 
 
 def _write(disk: Disk, path: Path, data: bytes) -> None:
-    """Write a file durably, unless it is there as it should be."""
     with suppress(FileNotFoundError):
         if read_file(path, len(data)) == data:
             return

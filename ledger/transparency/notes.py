@@ -1,7 +1,7 @@
 """Keys, notes, checkpoints and cosignatures (C2SP signed-note, tlog-checkpoint, -cosignature).
 
-A signing key is derived from the secret of a keystore, the key's use and its name: one keystore
-serves any number of logs, no two of which share a key, and never signs twice as two cosigners.
+A signing key is derived from the secret of a keystore, the key's use and its name. So one keystore
+serves any number of logs with a separate key each, and never signs twice as two cosigners.
 
 A signature of the log alone binds it: two trees of one size, or a tree that the run does not have,
 contradict. A quorum of witnesses states, as of the time of their cosignatures, that nothing newer
@@ -27,7 +27,7 @@ from ledger.protocol.types import Digest
 
 
 class NoteError(EncodingError):
-    """Bytes that are no signed note, checkpoint or key, or a signature that does not verify."""
+    """Bytes that cannot be read as a signed note, checkpoint or key, or a wrong signature."""
 
 
 class ProofError(CmflError):
@@ -52,7 +52,7 @@ MAX_PROOF = 63  # hashes of a Merkle proof in a tree of fewer than 2^63 leaves
 
 
 class KeyUse(IntEnum):
-    """What a key signs, by the signature type's byte."""
+    """Use of a key, by the signature type's byte."""
 
     NOTE = 1  # Ed25519 over a note's text: a log's checkpoints
     COSIGNATURE = 4  # a witness's Ed25519 cosignature, version 1, with the time
@@ -71,7 +71,6 @@ class VerifierKey:
 
     @property
     def key_id(self) -> bytes:
-        """The first four bytes of the hash of name, use and key."""
         return sha256(self.name.encode() + b"\n" + bytes([self.use]) + self.public_key)[:4]
 
     def __str__(self) -> str:
@@ -111,7 +110,6 @@ class SigningKey:
         return bytes(eddsa.new(eddsa.import_private_key(self.seed), "rfc8032").sign(message))
 
     def __repr__(self) -> str:
-        """The key without its secret."""
         return f"<SigningKey {self.name}>"
 
 
@@ -222,7 +220,7 @@ class SignedNote:
 
 
 def parse_note(data: bytes) -> SignedNote:
-    """Return a note and its signatures, none of which is verified."""
+    """Return a note and its unverified signatures."""
     if len(data) > MAX_NOTE_BYTES:
         raise NoteError(f"a note of over {MAX_NOTE_BYTES} bytes is not read")
     text, separator, lines = _text_of(data).rpartition("\n\n")
@@ -278,7 +276,6 @@ class Checkpoint:
 
     @property
     def text(self) -> str:
-        """The text that a log signs."""
         return f"{self.origin}\n{self.size}\n{base64.b64encode(self.root).decode()}\n"
 
 

@@ -41,7 +41,6 @@ class WitnessPolicy:
     quorum: str  # a witness or group; `none` if no cosignature is needed
 
     def is_met(self, cosigned: Collection[str]) -> bool:
-        """Say whether some witnesses, by name, are a quorum."""
         return self.quorum == NONE or self._is_member_met(self.quorum, frozenset(cosigned))
 
     def _is_member_met(self, name: str, cosigned: frozenset[str]) -> bool:
@@ -71,8 +70,6 @@ def parse_policy(data: bytes) -> WitnessPolicy:
 
 
 class _Parser:
-    """A policy, line by line."""
-
     def __init__(self) -> None:
         self._logs: list[PolicyKey] = []
         self._witnesses: dict[str, PolicyKey] = {}
@@ -137,7 +134,6 @@ class _Parser:
 
 
 def _fresh(new: PolicyKey, others: Collection[PolicyKey]) -> PolicyKey:
-    """Return a log or witness, if its public key is not another's."""
     if any(other.key.public_key == new.key.public_key for other in others):
         raise ConfigurationError(f"the public key of {notes.quoted(new.name)} is in a line before")
     _require_few(others, "logs or witnesses")
@@ -172,7 +168,6 @@ class CheckpointEvidence:
     withheld: tuple[str, ...] = ()
 
     def conflict(self) -> tuple[notes.Checkpoint, notes.Checkpoint] | None:
-        """Return two trees of one size that one log has signed; None if there are none."""
         trees: dict[tuple[str, int], notes.Checkpoint] = {}
         for checkpoint in self.checkpoints:
             other = trees.setdefault((checkpoint.origin, checkpoint.size), checkpoint)
@@ -237,7 +232,7 @@ def _counted(
 
 
 def _quorum_time(policy: WitnessPolicy, times: dict[str, int]) -> int:
-    """Return the latest time as of which a quorum has cosigned; 0 if no witness is needed."""
+    """Return the latest time with a quorum of cosignatures; 0 if no witness is needed."""
     names: list[str] = []
     for name in sorted(times, key=lambda name: -times[name]):
         names.append(name)

@@ -1,13 +1,13 @@
 """The log of a run's heads: its Merkle tree, its entries, and the tiles that serve both.
 
-Roots and proofs are those of RFC 6962, section 2.1; leaves are given as leaf hashes. Proofs are
+Roots and proofs follow RFC 6962, section 2.1; leaves are given as leaf hashes. Proofs are
 made by the recursion of RFC 6962 and verified by the loops of RFC 9162, sections 2.1.3.2 and
 2.1.4.2, so that one does not repeat a mistake of the other.
 
 Entry t - 1 names contract, chain, round t and the head that the end of round t led to, as text
 (`HeadEntry`). The head commits to everything before it (docs/reference/protocol/contract.md,
-"Head"); a ban after the newest end is under the next entry. The salt is that of the contract's
-EIP-712 domain: a restarted chain has the same chain id and addresses.
+"Head"); a ban after the newest end is under the next entry. The salt comes from the
+contract's EIP-712 domain: a restarted chain has the same chain id and addresses.
 """
 
 from __future__ import annotations

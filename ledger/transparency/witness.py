@@ -65,7 +65,7 @@ def parse_request(body: bytes) -> AddCheckpoint:
 
 
 def origin_in(request: AddCheckpoint) -> str:
-    """Return the log that a request names, of which nothing is verified yet."""
+    """Return the log that a request names; the request is not verified yet."""
     return notes.parse_checkpoint(notes.parse_note(request.note).text).origin
 
 
@@ -93,14 +93,13 @@ def answer(
 
 
 def origin_hash(origin: str) -> str:
-    """Return the name under which a witness serves its newest checkpoint of a log."""
+    """Return a witness's name for its newest checkpoint of a log."""
     return sha256(origin.encode()).hex()
 
 
 def _refusal(
     request: AddCheckpoint, new: notes.Checkpoint, before: notes.Checkpoint | None
 ) -> WitnessReply | None:
-    """Return why a checkpoint with its log's signature is not cosigned; None if it is."""
     size, root = (0, EMPTY_ROOT) if before is None else (before.size, before.root)
     if request.old_size > new.size:
         fault = f"old {request.old_size} is over the checkpoint's size {new.size}\n"

@@ -27,7 +27,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     settings = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))
     # Without the search's index: a quarter of the time.
     settings["plugins"].remove("search")
-    settings["plugins"][0]["mkdocstrings"]["handlers"]["python"]["paths"] = [str(ROOT)]
+    (api,) = (one["mkdocstrings"] for one in settings["plugins"] if "mkdocstrings" in one)
+    api["handlers"]["python"]["paths"] = [str(ROOT)]
     settings |= {"docs_dir": str(ROOT / "docs"), "hooks": [str(ROOT / "docs" / "site_hooks.py")]}
     (folder / "mkdocs.yml").write_text(yaml.safe_dump(settings))
     # Not --quiet, with which no warning counts for --strict.
@@ -46,6 +47,10 @@ def test_the_reference_has_commands_routes_and_functions(site: Path) -> None:
     assert "/v1/blobs/{digest}" in (site / "reference" / "rest.html").read_text("utf-8")
     assert "commit_updates" in (site / "reference" / "contract.html").read_text("utf-8")
     assert "min_delta" in (site / "reference" / "configuration.html").read_text("utf-8")
+
+
+def test_an_old_address_leads_to_the_new_page(site: Path) -> None:
+    assert "../project/contributing.html" in (site / "guides" / "engineer.html").read_text("utf-8")
 
 
 def test_no_page_loads_anything_from_another_host(site: Path) -> None:

@@ -82,7 +82,7 @@ def stated_forms(
 def read_arrays(
     path: Path, rules: Mapping[str, ArrayRule], max_bytes: int | None = None
 ) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a file; it must hold those that have a rule, and no other."""
+    """Return the arrays of a file, which must be exactly the arrays with a rule."""
     with _opened(path, max_bytes) as held:
         if sorted(held.names) != sorted(rules):
             found, wanted = ", ".join(sorted(held.names)[:9]), ", ".join(sorted(rules))
@@ -178,7 +178,7 @@ def _require_form(where: str, dtype: str, shape: tuple[int, ...], rule: ArrayRul
 
 
 def _require_values(where: str, array: NDArray[Any], rule: ArrayRule) -> None:
-    """Reject numbers outside the rule's bounds and text that is none; make the array read-only."""
+    """Reject numbers outside the rule's bounds and wrong text; make the array read-only."""
     array.flags.writeable = False
     if array.dtype.kind == "U":
         points = np.ascontiguousarray(array).reshape(-1).view("<u4")

@@ -1,18 +1,19 @@
 """Detection of a path's layout, and folders of LEAF.
 
-an .npz file                      arrays
-a .parquet file, or a folder      the Hugging Face layouts, and our own table of tweets
-    with such files in it
-    or in its `data`
-a .csv file, or a folder          the Hugging Face layout of Shakespeare
-    with one
-a .safetensors file               arrays, of a user's own data
-a .jsonl file                     rows of a user's own data, mostly texts
-a .txt file, or a folder of them  texts, one a line; each file of a folder is a client's
-a folder with `train/*.json`      LEAF
-    and `test/*.json`
-a folder of `save_to_disk`        a data set of the Hugging Face library: splits `train` and `test`;
-    state.json names its Arrow files, and dataset_dict.json the splits, each a folder of that kind
+    .npz file                        arrays
+    .parquet file, or a folder with  the Hugging Face layouts, and our own table of tweets
+    such files in it or in `data`
+
+    .csv file, or a folder with one  the Hugging Face layout of Shakespeare
+    .safetensors file                arrays, of a user's own data
+    .jsonl file                      rows of a user's own data, mostly texts
+
+    .txt file, or a folder of them   texts, one a line; each file of a folder is a client's
+    folder with `train/*.json` and   LEAF
+    `test/*.json`
+
+A folder of `save_to_disk` is a data set of the Hugging Face library with the splits `train` and
+`test`. `state.json` names its Arrow files. `dataset_dict.json` names the splits, a folder each.
 
 {"users": [name, ...], "num_samples": [n, ...], "user_data": {name: {"x": [...], "y": [...]}}}
 """
@@ -68,7 +69,6 @@ class Layout:
         return frozenset(self.names)
 
     def is_for_test(self, file: Path) -> bool:
-        """Return whether a file of a saved folder is of the split `test`."""
         return file.parent != self.path and file.parent.name == TEST
 
 
@@ -130,7 +130,7 @@ def _listed(folder: Path, pattern: str) -> list[Path]:
 
 
 def _saved_files(folder: Path) -> tuple[Path, ...]:
-    """Return the Arrow files of a folder: those of the split `train`, then those of `test`."""
+    """Return the Arrow files of a folder: first the split `train`, then `test`."""
     if not (folder / _DICTIONARY).is_file():
         return _stated_files(folder)
     splits = read_object(folder / _DICTIONARY, 2**20).get("splits")
@@ -210,7 +210,7 @@ def read_leaf(
 
 
 def first_input(layout: Layout) -> Any:
-    """Return one input of a LEAF folder, by which its data set is recognised."""
+    """Return one input of a LEAF folder, which identifies its data set."""
     path = min(layout.files, key=lambda file: file.stat().st_size)
     for _, x, _ in _users(path):
         if x:
@@ -232,7 +232,6 @@ class _File(BaseModel):
 
 
 def _users(path: Path) -> Iterator[tuple[str, list[Any], list[Any]]]:
-    """Yield name, inputs and labels of each user of one file."""
     try:
         document = parse_json(read_text(path, MAX_FILE_BYTES), refuse_constant=_refuse)
     except ValueError as error:

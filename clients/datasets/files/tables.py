@@ -130,7 +130,6 @@ def _wrong_columns(path: Path, columns: Sequence[str], wanted: str) -> Configura
 
 
 def _csv_rows(path: Path) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
-    """Return the header, and the number of the last line of each further row with its fields."""
     reader = csv.reader(read_lines(path), strict=True)
 
     def rows() -> Iterator[tuple[int, list[str]]]:

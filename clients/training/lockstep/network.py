@@ -27,7 +27,7 @@ from ledger.protocol.rules.distance import Layout
 
 
 class Chunk:
-    """What all layers of a chunk need: its plan, the learning rate of SGD, and tensors by name."""
+    """Common inputs of a chunk's layers: its plan, SGD's learning rate, and tensors by name."""
 
     def __init__(
         self, plan: ExecutionPlan, layout: Layout, rate: float, device: torch.device
@@ -44,19 +44,17 @@ class Chunk:
         return torch.zeros(*shape, device=self.device)
 
     def view(self, vector: Tensor, name: str) -> Tensor:
-        """Return a tensor as a view of a vector of all parameters, shape (d,)."""
         place, shape = self._places[name]
         return vector[place].view(shape)
 
     def subtract(self, start: Tensor, name: str, end: Tensor, update: Tensor) -> None:
-        """Write the difference of a tensor in w_start and its end into an update."""
         torch.sub(self.view(start, name), end, out=self.view(update, name))
 
 
 class Network:
     """The computation of a chunk's step, in fixed buffers.
 
-    All shapes are those of a full chunk with full batches, whatever the clients: a product of other
+    Shapes always fit a full chunk with full batches, whatever the clients: a product of other
     shapes may sum in another order. Unused rows are zeros with weight 0.
     """
 
@@ -83,7 +81,6 @@ class Network:
             part.load(start)
 
     def step(self, step: int) -> None:
-        """Take one step of SGD for every client, with the current inputs, targets and weights."""
         x = self.inputs
         for part in self._parts:
             x = part.forward(x, step)
@@ -281,10 +278,10 @@ class OrderedMaxPoolPart(ChunkLayer):
 class SharedLinear(ChunkLayer):
     """Linear layers whose matrices differ from a shared one by a product of two thin factors.
 
-    After s steps of SGD on batches of B rows a client's matrix is W_0 − rate · Uᵀ V: the rows of V
-    are the layer's inputs of all steps, those of U the gradients of its outputs. No client's matrix
-    is formed before the end. In floating point this is more exact than plain SGD, which rounds the
-    change into the matrix at every step.
+    After s steps of SGD on batches of B rows a client's matrix is W_0 − rate · Uᵀ V. The rows of V
+    are the layer's inputs of all steps, and the rows of U are the gradients of its outputs. No
+    client's matrix is formed before the end. In floating point this is more exact than plain SGD,
+    which rounds the change into the matrix at every step.
     """
 
     _start: Tensor
@@ -386,7 +383,6 @@ class _Stacked(ChunkLayer):
         return self._rows[:, :, : self._inputs]
 
     def _outputs(self) -> Tensor:
-        """Return x Wᵀ + b, shape (clients, rows, outputs)."""
         return torch.bmm(self._rows, self._matrices.transpose(1, 2))
 
     def _descended(self, dy: Tensor) -> Tensor | None:

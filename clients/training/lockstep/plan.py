@@ -400,7 +400,6 @@ def _kind(layer: Layer, rank: int, *, is_stacked: bool) -> LayerMethod:
 
 
 def _card_bytes(link: ShapedLayer, kind: LayerMethod, batch: int, steps: int) -> int:
-    """Return the bytes of each client on a card: parameters, rows and their gradients."""
     layer = link.layer
     inputs, outputs = math.prod(link.input_shape), math.prod(link.output_shape)
     numbers = 2 * batch * (inputs + outputs)

@@ -224,7 +224,6 @@ class LockstepTrainer:
             self._writer.finish()
 
     def _train_chunk(self, schedules: Sequence[Schedule], rows: Sequence[int]) -> list[Tensor]:
-        """Write the updates of a chunk; return its losses so far by windows of steps, if any."""
         steps = schedules[0].steps
         losses: list[Tensor] = []
         for step in range(len(self._steps), steps):

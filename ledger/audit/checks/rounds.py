@@ -414,7 +414,7 @@ def _ban(replayed: ReplayedEvent, event: ClientBanned) -> Finding:
 
 
 def check_accusations(evidence: RoundEvidence, accusations: Accusations) -> Iterator[StepResult]:
-    """Yield whom the incidents document accuses, and the number of accusations that fail."""
+    """Yield the accused clients of the incidents document, and the number of failed accusations."""
     yield from evidence.contradictions(CERTIFICATE_VIOLATIONS)
     at, domain = evidence.event.round, evidence.inputs.domain
     for incident in accusations.holding:
@@ -506,7 +506,7 @@ def check_order(ended: ReplayedRound, due: int) -> Iterator[StepResult]:
 def check_commitments(
     replayed: ReplayedRound, participants: Participants, closing: RoundClosing
 ) -> Iterator[StepResult]:
-    """Yield for every commitment on the chain whether it counted; name those that did not."""
+    """Yield whether each commitment on the chain counted; name the commitments that did not."""
     active, counted = set(participants.active), 0
     for mined in replayed.commitments:
         if mined.block > closing.block:

@@ -57,7 +57,7 @@ _SENTENCES: dict[report.AuditOutcome, str] = {
 
 @dataclass(frozen=True, slots=True)
 class UncheckedField(report.Reported):
-    """A field of `bundle.json` that may be changed without a contradiction, wholly or in part."""
+    """A field of `bundle.json` that can change, at least partly, without a contradiction."""
 
     field: str  # names from the outermost to the innermost, with dots; of lists, each entry's
     reason: str
@@ -264,7 +264,6 @@ _PLACES = (
 def _unchecked(
     bundle: RoundBundle, trusted: Trusted | None, steps: list[VerificationStep]
 ) -> Iterator[UncheckedField]:
-    """Yield the fields that could be different in a bundle with the same outcome."""
     for step in steps:
         if step.is_ok is None and step.name in _FIELDS:
             yield UncheckedField(_FIELDS[step.name], "nothing that is trusted contains its value")

@@ -1,4 +1,4 @@
-"""The container of a bundle: a plain tar (ustar) of which every byte is determined by its parts.
+"""The container of a bundle: a plain tar (ustar) whose parts determine every byte.
 
 Every tar reader can open one, for example `tar -xf` and `sha256sum`. The reader here compares what
 it reads with what would have been written: it refuses another header, order, padding or ending.
@@ -67,7 +67,6 @@ class BundleFile:
         yield from self._parts
 
     def _read_blob(self, previous: str) -> str | None:
-        """Read to the end of one blob; return its name, None at the end of the bundle."""
         block = self._exactly(BLOCK)
         if block == bytes(BLOCK):
             if self._file.read(BLOCK + 1) != bytes(BLOCK):
@@ -135,7 +134,6 @@ def container_parts(
 
 
 def _size_of(block: bytes, name: str, most: int) -> int:
-    """Return the size that a header gives, if it is the header that such a part has."""
     field = block[124:136]
     if not _SIZE.fullmatch(field):
         raise EncodingError(f"{name} has no size in eleven octal digits")

@@ -130,7 +130,7 @@ def choice(kind: type[Enum]) -> Form[Any]:
 
 
 def array(form: Form[T], most: int) -> Form[tuple[T, ...]]:
-    """Return the form of a list with at most so many items."""
+    """Return the form of a list with a maximum number of items."""
 
     def read(value: object) -> tuple[T, ...]:
         if type(value) is not list or len(value) > most:
@@ -462,7 +462,6 @@ def _require_possible_basis(basis: RoundBasis) -> Deployment:
 
 
 def _require_clients(name: str, clients: Sequence[int], sizes: Deployment) -> None:
-    """Refuse clients that the run does not have, or that come twice."""
     for client in clients:
         if client >= sizes.clients:
             raise EncodingError(f"{name}: client {client} is none of the run's {sizes.clients}")

@@ -186,14 +186,12 @@ class HeadPath:
 
     @cached_property
     def heads(self) -> tuple[Digest, ...]:
-        """Every head on the way: the first one, and the one after each link."""
         heads = [self.start]
         for link in self.links:
             heads.append(link.head_after(heads[-1]))
         return tuple(heads)
 
     def end_of(self, round_number: int) -> int | None:
-        """Return the place of the link that ended a round; None if there is none."""
         for place, link in enumerate(self.links):
             if not isinstance(link, ledger_state.BanLink) and link.round == round_number:
                 return place
@@ -302,7 +300,6 @@ class RoundBasis:
         return participants_of(sizes, self.registry, self.round, self.seed, self.committee)
 
     def parts(self) -> dict[str, Any]:
-        """Return the fields of a basis, of which a proof or a bundle is made."""
         return {field.name: getattr(self, field.name) for field in fields(RoundBasis)}
 
     @property
@@ -346,7 +343,6 @@ class ClientProof(RoundBasis):
 
     @cached_property
     def commitment(self) -> Digest | None:
-        """Commitment of the client; None if the contract took none."""
         own = (one.commitment for one in self.commitments if one.client == self.client)
         return next(own, None)
 
@@ -453,12 +449,10 @@ class RoundBundle(RoundBasis):
         return end + 1
 
     def needed(self) -> tuple[ledger_state.DecisionLink, ...]:
-        """Return the decisions whose models the round's rules need, newest first."""
         links = (self.decided_before(number) for number in rounds_of_models(self))
         return tuple(dict.fromkeys(link for link in links if link is not None))
 
     def decided_before(self, round_number: int) -> ledger_state.DecisionLink | None:
-        """Return the newest decision before a round; None if the path has none."""
         links = reversed(self.path_to_end.links)
         decided = (link for link in links if isinstance(link, ledger_state.DecisionLink))
         return next((link for link in decided if link.round < round_number), None)

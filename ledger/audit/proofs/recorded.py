@@ -1,4 +1,4 @@
-"""What a contract records of a round, and the proofs and bundles made of it."""
+"""A contract's record of a round, and the proofs and bundles made of it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,6 @@ class RecordedRound:
 
     @property
     def end(self) -> RecordedEvent | None:
-        """The decision or abandonment; None while the round is open."""
         return next((each for each in self.events[-1:] if isinstance(each.event, ENDS)), None)
 
     @property
@@ -62,13 +61,11 @@ class RecordedRound:
 
     @property
     def head(self) -> Digest | None:
-        """The head after the round; None while it is open."""
         event = None if self.end is None else self.end.event
         return event.head if isinstance(event, RoundDecided | RoundAbandoned) else None
 
     @cached_property
     def committed(self) -> tuple[tuple[parts.RecordedCommitment, RecordedEvent], ...]:
-        """The commitments in the chain's order, each with the event that holds it."""
         return tuple(
             (parts.RecordedCommitment(mined.client, mined.commitment), each)
             for each in self.events
@@ -167,7 +164,6 @@ class _Rounds:
         return HeadPath(self.deployment.config, tuple(links_of(view, events)))
 
     def path(self, first: int, last: int) -> HeadPath:
-        """Return the way from the head that a round opened with to the end of a later one."""
         start = self.find(first - 1).head or self.deployment.config
         rounds = [self.find(number) for number in range(first, last + 1)]
         opening = rounds[0].opening
@@ -225,7 +221,7 @@ def _committed_part(event: RoundDecided, sizes: Deployment) -> parts.CommittedDe
 
 
 def _with_record(proof: ClientProof, event: RoundDecided, blobs: BlobReader) -> ClientProof:
-    """Return the proof with what only the record says: of a ranked trainer its leaf alone."""
+    """Return the proof with the record's part: only the leaf of a ranked trainer."""
     try:
         data = blobs.get(event.record, MAX_DOCUMENT_BYTES)
         record = decode_record(data)
@@ -246,7 +242,6 @@ def _with_record(proof: ClientProof, event: RoundDecided, blobs: BlobReader) -> 
 def _signature(
     ledger: CommitteeLedger, own: parts.RecordedCommitment, recorded: RecordedEvent
 ) -> bytes | None:
-    """Return the client's signature from call data; None if they do not contain it."""
     try:
         call = ledger.call_of(recorded.transaction_hash)
     except ChainError:  # nodes may drop the index of old transactions

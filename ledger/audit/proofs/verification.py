@@ -42,8 +42,6 @@ from ledger.protocol.types import NO_DIGEST, ClientId, Commitment, Digest, Dropo
 
 
 class _CodeWithSentence(StrEnum):
-    """Codes that carry their sentence."""
-
     sentence: str
 
     def __new__(cls, code: str, sentence: str) -> Self:
@@ -194,7 +192,7 @@ def _text(value: Value) -> str:
 def compare(
     name: StepName, expected: Value, computed: Value, *, is_final: bool = True
 ) -> VerificationStep:
-    """Return a comparison; one with a chain that may take back its value contradicts nothing."""
+    """Return a comparison; a value that the chain may still revert contradicts nothing."""
     is_different = False if is_final else None
     return VerificationStep(name, expected, computed, expected == computed or is_different)
 
@@ -231,14 +229,13 @@ def final_trust(basis: RoundBasis, trusted: Trusted | None) -> Trusted | None:
 
 
 def verify_basis(basis: RoundBasis, trusted: Trusted | None) -> Iterator[VerificationStep]:
-    """Yield whether run, heads, seed, committee and bans are those that the recipient trusts."""
+    """Yield whether the recipient trusts run, heads, seed, committee and bans of the basis."""
     if isinstance(trusted, TrustedContract):
         return _by_contract(basis, trusted)
     return _by_path(basis, None if trusted is None else trusted.head)
 
 
 def _by_contract(basis: RoundBasis, facts: TrustedContract) -> Iterator[VerificationStep]:
-    """Yield whether the basis is of the contract, and of the round as the contract records it."""
     here, there, is_final = basis.domain, facts.domain, facts.is_final
     yield compare(
         StepName.CONTRACT,
@@ -329,7 +326,6 @@ class ProofVerification:
 
     @property
     def outcome(self) -> AuditOutcome:
-        """Passed if the statement is proven, failed if it is contradicted, else incomplete."""
         return outcome_of(self.steps)
 
     @property
@@ -385,7 +381,6 @@ def _of_round(proof: ClientProof, trusted: Trusted | None) -> Iterator[Verificat
 
 
 def _of_places(proof: ClientProof, facts: TrustedContract) -> Iterator[VerificationStep]:
-    """Yield whether the chain has the commitments, and the claimed locations."""
     round_, is_final = facts.round, facts.is_final
     taken = _taken(round_.commitments)
     yield compare(StepName.COMMITMENTS, taken, _taken(proof.commitments), is_final=is_final)
@@ -400,7 +395,7 @@ def _of_places(proof: ClientProof, facts: TrustedContract) -> Iterator[Verificat
 
 
 def _of_decision(proof: ClientProof, link: EndLink) -> VerificationStep:
-    """Return whether sets, result and votes are those of the link; an abandonment has none."""
+    """Return whether sets, result and votes fit the link; an abandonment has none."""
     computed: tuple[Value, ...] = ()
     expected: tuple[Value, ...] = ()
     decision = proof.decision
@@ -465,7 +460,6 @@ def _of_record(
 
 
 def _counted(proof: ClientProof, base: Digest) -> frozenset[ClientId] | None:
-    """Return the clients whose commitments count by a base; None if the chain never had it."""
     digest, clients = NO_DIGEST, set[ClientId]()
     if digest == base:
         return frozenset()

@@ -59,7 +59,6 @@ class _List:
     bounds: tuple[int | None, ...] = (_ANY,)
 
     def read(self, data: bytes, at: int) -> tuple[tuple[Any, ...], int]:
-        """Return the values of the list at an offset, and the offset of its end."""
         split, first = _words(len(self.part.bounds)), at + _WORD
         length = int.from_bytes(data[at:first])
         end = first + split.size * length
@@ -125,7 +124,6 @@ class _Plan:
     bounds: tuple[int | None, ...]
 
     def read(self, data: bytes, *, is_call: bool = False) -> tuple[Any, ...]:
-        """Return the decoded values, or raise ValueError; for call data see `arguments_of`."""
         head, start = _words(len(self.bounds)), _SELECTOR if is_call else 0
         if len(data) < start + head.size:
             raise ValueError("cut off within the head")
@@ -183,7 +181,6 @@ def _plan(types: tuple[str, ...]) -> _Plan:
 
 
 def _row_of(abi_type: str) -> _Row:
-    """Return the words of a type without a list; KeyError for a type that the contract lacks."""
     if abi_type.startswith("("):
         return _Row(tuple(_BOUNDS[leaf] for leaf in abi_type[1:-1].split(",")))
     if (fixed := _FIXED.fullmatch(abi_type)) is not None:

@@ -1,8 +1,9 @@
 """The contract's five transactions as typed calls, and its logs as events of the specification.
 
 Signatures have 65 bytes r ‖ s ‖ v, except in call data, where they are compact (EIP-2098). A node
-may hide, repeat or alter what it serves. What a contract of given sizes can neither return nor log
-is rejected here, as an error of the node. The audit decides whether a possible answer is true.
+may hide, repeat or alter what it serves. This module rejects data that a contract of given sizes
+can neither return nor log, as an error of the node. The audit decides whether possible data are
+true.
 """
 
 from __future__ import annotations
@@ -276,7 +277,6 @@ def require_possible_event(recorded: RecordedEvent, fixed: Deployment) -> None:
 
 
 def _impossible(event: ledger_state.Event, fixed: Deployment) -> str | None:
-    """Return what is impossible about an event; None if nothing is."""
     match event:
         case ledger_state.LedgerDeployed():
             return None

@@ -131,7 +131,6 @@ def _resume(
 
 
 def _write(chain: ports.ChainWriter, creation: bytes, paths: RunPaths, disk: Disk) -> int:
-    """Write the intent of a new attempt, and return its nonce."""
     intent = DeploymentIntent(
         format=_FORMAT,
         chain_id=chain.chain_id,
@@ -197,7 +196,7 @@ def deploy(
     disk: Disk = DISK,
     opens: bool = True,
 ) -> Manifest:
-    """Deploy a run with a `config.toml`, exactly once, but for the registration that opens it."""
+    """Deploy a run with a `config.toml`, exactly once, except the registration that opens it."""
     ports.require_plain_sender(chain, chain.sender)
     deployment, batches = deployment_for(document)
     if paths.manifest.exists():
@@ -251,7 +250,6 @@ def _manifest_of(
 
 
 def _as_moved(chain: ports.ChainReader, manifest: Manifest) -> Manifest:
-    """Return a manifest with its transaction's block, which a reorganisation may have changed."""
     transaction_hash = _creating_hash(manifest)
     receipt = None if transaction_hash is None else chain.receipt(transaction_hash)
     if receipt is None or not _has_created(receipt, manifest):
@@ -261,7 +259,6 @@ def _as_moved(chain: ports.ChainReader, manifest: Manifest) -> Manifest:
 
 
 def _creating_hash(manifest: Manifest) -> bytes | None:
-    """Return the hash of the creating transaction; None if the manifest names no hash."""
     try:
         transaction_hash = bytes.fromhex(manifest.transaction.removeprefix("0x"))
     except ValueError:
@@ -435,7 +432,7 @@ def constructor_values(deployment: Deployment) -> tuple[bytes | int, ...]:
 
 
 def creation_block(chain: ports.ChainReader, address: str, newest: int) -> int | None:
-    """Return the number of the first block after which a contract exists, by binary search.
+    """Return the number of the block that created a contract, by binary search.
 
     The contract cannot be destroyed, so it exists after every later block. None if it does not
     exist after `newest`, or the node has pruned old states.

@@ -5,14 +5,14 @@ index, or a false answer. Conclusions from the absence of a log (the round is op
 banned) are therefore drawn here: from all logs up to one block, checked against `state()` after the
 same block. A caller that polls keeps one `EventLog`, which reads new blocks only.
 
-Everything that the contract records moves its storage: a batch of clients what is left to
-register, a commitment the running digest of the round's commitments, a ban the head, the end of a
-round head and number. The fold recomputes heads and digests, so events that lead to the storage
-are all there, and none was altered in anything that a head commits to.
+Every record moves the contract's storage. A batch of clients moves the registry still to come, and
+a commitment moves the running digest of the round's commitments. A ban moves the head, and the end
+of a round moves head and number. The fold recomputes heads and digests, so events that lead to the
+storage are complete, and unaltered in everything that a head commits to.
 
 For a remote node, `EventTable` keeps the verified logs in a file, so that a restart reads new
-blocks only. The logs in the file are folded and compared with `state()`, too. Where they differ,
-the node is read from the beginning. Hashes of transactions and blocks in a log have no proof,
+blocks only. The logs in the file are folded and compared with `state()`, too. If they differ, the
+node is read from the beginning. Hashes of transactions and blocks in a log have no proof,
 neither from a node nor from the file: an audit reads them from the chain.
 """
 
@@ -121,7 +121,6 @@ class EventLog:
         raise ports.ChainMovedError(chain.node, moved)
 
     def _read(self, ledger: CommitteeLedger, target: Block) -> tuple[Log, ...] | None:
-        """Return all logs up to a block; None if the chain does not have that block."""
         chain = ledger.chain
         if not self._is_loaded:
             self._load(ledger)
@@ -155,7 +154,6 @@ class EventLog:
         return logs
 
     def _continues(self, chain: ChainReader, known: _Folded, target: Block) -> bool:
-        """Return whether all of the known logs are part of the target's chain."""
         if (known.number, known.hash) == (target.number, target.hash):
             return True
         if not known.is_verified and known.number > target.number:
@@ -195,7 +193,6 @@ class EventLog:
         self._kept = number
 
     def _save(self, ledger: CommitteeLedger) -> None:
-        """Keep the known logs, unless the table has all of them already."""
         known, kept = self._known, self._kept
         if self._table is None or known is None:
             return
@@ -245,7 +242,6 @@ class EventTable:
     """
 
     def __init__(self, path: Path) -> None:
-        """Name the file, which need not exist; its folder is not created."""
         self._path = path
         self._is_usable = True
 
@@ -317,7 +313,6 @@ class EventTable:
             self._give_up(str(error))
 
     def _is_table(self, base: sqlite3.Connection) -> bool:
-        """Return whether the file has the table of events, and no view or trigger beside."""
         found = base.execute("SELECT type, sql FROM sqlite_master WHERE sql IS NOT NULL")
         if found.fetchmany(2) == [("table", _TABLE)]:
             return True
@@ -337,7 +332,6 @@ def _name(ledger: CommitteeLedger) -> str:
 def _replace_after(
     before: int, base: sqlite3.Connection, name: str, logs: Sequence[Log], newest: tuple[int, bytes]
 ) -> None:
-    """Replace what the table has of a contract after a block."""
     base.execute(
         "DELETE FROM events WHERE contract = ? AND ((block <= ?) IS NOT 1 OR log_index = ?)",
         [name, before, _NEWEST],
@@ -351,7 +345,6 @@ def _replace_after(
 
 
 def _rows_of(base: sqlite3.Connection, name: str) -> list[tuple[Any, ...]]:
-    """Return all rows of a contract, which are not too many."""
     count, size = base.execute(
         "SELECT count(*), total(length(block_hash) + length(transaction_hash) + length(topics) + "
         "length(data)) FROM events WHERE contract = ?",
@@ -390,7 +383,6 @@ class _PinnedChain(ports.ChainBase):
         return self._newest
 
     def finalized(self) -> int:
-        """Return the number of the newest final block, at most the pinned one's."""
         return min(self._chain.finalized(), self._newest.number)
 
     def call(self, to: str, data: bytes, block_number: int | None = None) -> bytes:

@@ -82,7 +82,7 @@ def require_unplayed(paths: RunPaths) -> None:
 
 
 def settings_digest(paths: RunPaths) -> str:
-    """Return the digest of a run's settings, 0x-hex, without those of machine and trackers."""
+    """Return the digest of a run's settings, 0x-hex, without sections of machine and trackers."""
     settings = _settings(paths)
     settings.pop("machine", None)
     settings.pop("track", None)
@@ -104,7 +104,6 @@ def was_in_memory(paths: RunPaths) -> bool:
 
 
 def _settings(paths: RunPaths) -> dict[str, Any]:
-    """Return a run's settings; none if it has no file of them."""
     path = paths.configuration
     try:
         return parsing.parse_toml(read_text(path, parsing.MAX_TOML_BYTES))
@@ -136,7 +135,7 @@ def require_current_home(home: Home) -> None:
 
 
 def _require_version(name: str, value: object) -> None:
-    """Reject a manifest of another version; those of version 2 have a format instead."""
+    """Reject a manifest of another version; version 2 has a format instead."""
     if not isinstance(value, dict):
         return
     found = value.get("version", 2 if "format" in value else types.PROTOCOL_VERSION)
@@ -179,7 +178,7 @@ class CommitteeLedger(round_ledger.RoundHistory):
 
     @cached_property
     def fixed(self) -> ledger_state.Deployment:
-        """What never changes, read once: from the code, or by a call where the code is foreign."""
+        """The contract's constants, read once: from the code, or by a call if it is foreign."""
         values = abi.deployment_in(self.chain.code(self.address))
         if values is None:
             (values,) = self._call("deployment")
@@ -201,7 +200,6 @@ class CommitteeLedger(round_ledger.RoundHistory):
         return round_ledger.LedgerSnapshot(ledger_state.LedgerStage(stage), *rest)
 
     def client(self, client: types.ClientId) -> encoding.RegisteredClient:
-        """Return a registered client with the round of its ban; UnknownClientError for others."""
         return encoding.registered_client(self._call("client", client)[0])
 
     def domain(self) -> types.Domain:
@@ -225,7 +223,6 @@ class CommitteeLedger(round_ledger.RoundHistory):
         return self.chain.transaction(self._deployed().transaction_hash)
 
     def _deployed(self) -> round_ledger.RecordedEvent:
-        """Return the event that only a constructor logs."""
         found = self.recorded(round_ledger.EventQuery([ledger_state.LedgerDeployed], limit=1))
         if not found:
             raise ports.NotServedError(f"the logs do not hold the deployment of {self.address}")

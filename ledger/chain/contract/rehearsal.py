@@ -29,7 +29,6 @@ class RecordedRounds:
     """One deployed contract and its state, moved on by the executable specification."""
 
     def __init__(self, chain: EmbeddedChain, fixed: ledger_state.Deployment) -> None:
-        """Deploy `fixed` with a registry of made-up clients, and register them."""
         numbers = range(fixed.clients)
         keys = (encoding.keccak256(b"PUBLIC TEST KEY of client %d" % i) for i in numbers)
         self._keys = sorted(map(KeySigner, keys), key=attrgetter("address"))
@@ -50,13 +49,11 @@ class RecordedRounds:
 
     @property
     def trainers(self) -> tuple[ClientId, ...]:
-        """S_b of the open round, ascending."""
         state, deployment = self.state, self.state.deployment
         return sample_trainers(state.seed, deployment.clients, state.committee, deployment.trainers)
 
     @property
     def active(self) -> tuple[ClientId, ...]:
-        """Trainers and members of the open round, ascending."""
         return tuple(sorted({*self.trainers, *self.state.committee}))
 
     def signed_commitments(self, clients: Iterable[ClientId]) -> list[SignedCommitment]:
@@ -68,7 +65,7 @@ class RecordedRounds:
         return signed
 
     def certified(self, *, other_repliers: bool = False) -> Decision:
-        """Return an honest decision; with other repliers, the contract looks up most members."""
+        """Return an honest decision; other repliers cost the contract the most look-ups."""
         state, number, size = self.state, self.state.round, len(self.state.committee)
         order = sorted(self.trainers, key=lambda client: digest_of("place", client))
         decision = ledger_state.SubmittedDecision(
@@ -101,7 +98,6 @@ class RecordedRounds:
         return self._send("decide", self.state.round, *made)
 
     def abandon(self) -> Receipt:
-        """Let the deadline pass and end the round; return the receipt."""
         deadline = self.state.opened_block + self.state.deployment.deadline_blocks
         self.chain.mine(max(0, deadline - self.chain.head().number - 1))
         return self._send("abandon_round", self.state.round)

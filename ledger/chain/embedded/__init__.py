@@ -49,7 +49,6 @@ class DeferredPrecompile:
 
 
 def _import_curves() -> None:
-    """Replace the placeholders by the real modules."""
     with _LOCK:
         limit, package = sys.getrecursionlimit(), import_module(PACKAGE)
         for module, names in DEFERRED.items():

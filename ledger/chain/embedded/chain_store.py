@@ -9,8 +9,8 @@ The row id is `block << 20 | log index`: chain order, contained in every index, 
 is a range of row ids. The index of a query is chosen here: SQLite, without statistics, would
 consider contract and event more selective than, for example, a round number in the second topic.
 
-In write-ahead mode a reader shares memory with the writer in `<file>-shm`. Where that file cannot
-be made (a read-only mount, another user's folder), a file without write-ahead log is opened as
+In write-ahead mode a reader shares memory with the writer in `<file>-shm`. If that file cannot be
+made (a read-only mount, another user's folder), a file without write-ahead log is opened as
 immutable: without locks, so the reader itself checks whether it was written to meanwhile.
 """
 
@@ -214,7 +214,6 @@ class ChainStore:
 
     @classmethod
     def is_blank(cls, path: Path) -> bool:
-        """Return whether a file is a SQLite database without tables."""
         # A killed process's journal has to be rolled back before the file can be read. Otherwise
         # nothing is written: closing a writer would discard the rest of a damaged -wal.
         undo = _size_of(path.resolve(), "-journal")
@@ -261,7 +260,6 @@ class ChainStore:
         return dict(self.rows("SELECT name, value FROM meta"))
 
     def get(self, key: bytes) -> bytes | None:
-        """Return a value of the EVM's storage; None if there is none."""
         for (value,) in self.rows("SELECT value FROM kv WHERE key = ?", (key,)):
             if not isinstance(value, bytes):
                 raise ports.ChainDamagedError(f"{self.path}: the value of {key!r} is not bytes")
@@ -414,7 +412,6 @@ class Overlay:
         return value
 
     def committed(self) -> None:
-        """Turn the pending writes into cached ones: the store has them."""
         for key, value in self.pending.items():
             if value is not None and len(key) == HASH_BYTES:
                 self._stored(key, value)
@@ -566,7 +563,6 @@ def _size_of(path: Path, suffix: str) -> int:
 
 
 def _connect(path: Path, options: str, *statements: str) -> sqlite3.Connection:
-    """Return a connection on which these statements have succeeded."""
     connection = sqlite3.connect(
         f"file:{quote(str(path))}?{options}",
         uri=True,
@@ -584,7 +580,6 @@ def _connect(path: Path, options: str, *statements: str) -> sqlite3.Connection:
 
 @contextlib.contextmanager
 def _translated(path: Path) -> Iterator[None]:
-    """Turn SQLite errors into a `ChainError` that names the file."""
     try:
         yield
     except (sqlite3.Error, UnicodeError) as error:

@@ -3,8 +3,9 @@
 A block is durable when the method that made it returns: a killed process loses no acknowledged
 block. `send` and `submit` mine one block per transaction, `mine_pending` one for many.
 
-There is no consensus: a block proves only that somebody could write the file. The ledger's evidence
-rests on the clients' signatures and the audit. `verify` checks that the file is what the EVM made.
+There is no consensus: a block proves only that a process could write the file. The ledger's
+evidence rests on the clients' signatures and the audit. `verify` checks that the file is what the
+EVM made.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _MALFORMED = (*(RLPException, PyEVMError, *evm.REFUSALS), *(TypeError, ValueErro
 
 
 class WritingOptions(TypedDict, total=False):
-    """How a chain is written."""
+    """Options for writing a chain."""
 
     key: bytes  # the private key that signs; genesis funds its account
     clock: Callable[[], float]  # Unix seconds, for the blocks' times
@@ -151,7 +152,6 @@ class EmbeddedChain(EmbeddedReader):
         return bytes(signed.hash)
 
     def read_transaction(self, raw: bytes) -> Signed:
-        """Return a signed transaction of this chain (EIP-2718), decoded and not executed."""
         # EIP-2930 and EIP-1559: both contain the chain id.
         if raw[:1] not in {b"\x01", b"\x02"}:
             fact = "only EIP-1559 and access-list transactions are taken: others may name no chain"
@@ -202,7 +202,6 @@ class EmbeddedChain(EmbeddedReader):
         """Return at once: nothing is pending here."""
 
     def mine(self, blocks: int) -> None:
-        """Mine a number of empty blocks, each durable before the next."""
         with self._lock:
             for _ in range(blocks):
                 self._mine([], must_fit=True)
@@ -227,7 +226,7 @@ class EmbeddedChain(EmbeddedReader):
         return signed
 
     def _mine(self, transactions: Sequence[Signed], *, must_fit: bool) -> evm.BlockContents:
-        """Mine a block, durably, with every transaction (`must_fit`) or those that can be in it."""
+        """Mine a block, durably, with every transaction (`must_fit`) or the possible ones."""
         with self._lock:
             try:
                 return self._mined(transactions, must_fit=must_fit)

@@ -1,19 +1,19 @@
 """A faster py-evm: opcodes in blocks, `ecrecover`, and reads and writes of tries.
 
-An opcode is simple if it works on stack, memory and program counter alone. What it costs beyond a
-constant, for a longer memory or for each word, is charged when it is executed. A block is a run of
+An opcode is simple if it works on stack, memory and program counter alone. Its costs beyond a
+constant, for a longer memory or for each word, are charged when it is executed. A block is a run of
 simple opcodes: it ends after a jump, before a jump destination, or before an opcode that py-evm
-executes. No jump leads into its middle. So its constant gas, and the stack heights at which none of
-its opcodes under- or overflows, are known in advance, and one check at its start replaces all.
+executes. No jump leads into its middle. So its constant gas, and the stack heights without under-
+or overflow, are known in advance, and one check at its start replaces all.
 
 A constant that the next opcode takes is the argument of that opcode's step.
 
 py-evm executes one opcode for each item of `computation.code`. The items of a `BlockStream` are
 only the opcodes that are not simple; it executes the blocks between them
 itself, on plain integers. If gas or stack do not suffice for a block, the message fails inside it,
-and all its remaining opcodes are left to py-evm: it fails at the same one, for the same reason.
+and py-evm executes all remaining opcodes: it fails at the same one, for the same reason.
 
-A node's hash is that of its content, so a cached node is right for every block and both tries. Only
+A node is named by the hash of its content, so a cached node is right for every block and trie. Only
 reads of the state as the last block left it go through the cache, behind py-evm's journals. A block
 writes by a trie of py-evm's that hashes later.
 """
@@ -174,7 +174,7 @@ class OpcodeBlock(NamedTuple):
 
 
 class DecodedCode:
-    """Contract code, each block of which is decoded when it is first executed."""
+    """Contract code; each block is decoded when it is first executed."""
 
     def __init__(self, code: bytes) -> None:
         self._code = code
@@ -379,7 +379,7 @@ class BlockStream(CodeStream):
                 stack[-1] = word_of(stack[-1])
 
     def _charged(self, start: int, length: int, gas: int, word_gas: int = 0) -> int:
-        """Return the gas that is left after the memory has grown to contain a range.
+        """Return the remaining gas after the memory has grown to contain a range.
 
         The constant costs are paid before: if the rest is too little, all of it was for both.
         """
@@ -449,7 +449,7 @@ class LazyTrie(HexaryTrie):
         return node
 
     def _stored(self, node: Any) -> Any:
-        """Store a changed node and those in it; return what a parent holds of it."""
+        """Store a changed node and its inner nodes; return what a parent holds of it."""
         if not isinstance(node, list):
             return node
         return super()._persist_node([self._stored(item) for item in node])

@@ -205,7 +205,7 @@ class _SharedSecondsVM(PragueVM):
 
 
 class _ReferenceVM(_SharedSecondsVM):
-    """The same machine, all of whose parts are py-evm's."""
+    """The same machine, made of py-evm's parts only."""
 
     _state_class = PragueState
 
@@ -218,12 +218,10 @@ class EvmChain(MiningChain):
     def create_header_from_parent(
         self, parent_header: Header, **header_params: HeaderParams
     ) -> Header:
-        """Return the next block's header, as far as the parent determines it."""
         fixed = header_params | {"gas_limit": parent_header.gas_limit}
         return super().create_header_from_parent(parent_header, **fixed)
 
     def mine_filled(self, transactions: Sequence[Signed], *, must_fit: bool) -> BlockContents:
-        """Mine a block, as `mine_all` does; see `fill`."""
         machine = self.get_vm(self._custom_header(self.header, coinbase=COINBASE))
         assert isinstance(machine, _SharedSecondsVM), "the only machine of this chain"
         filled = machine.fill(transactions, self.header, must_fit=must_fit)

@@ -1,10 +1,10 @@
 """Verification of a chain file: a quick one on opening, a full one for audits.
 
-The full verification walks from genesis to the head and recomputes per block what a forger would
-have to change: the header's hash, the link to its parent, lookups by number and by transaction, the
-transactions' root and signatures, the receipts' root, gas and bloom, and the rows of the log table.
-A forger who rebuilt all of that consistently is found by executing the transactions again
-(`execute`): no transaction leads to the forged state.
+The full verification walks from genesis to the head and recomputes what a forger would have to
+change. For each block it checks the header's hash, the link to its parent, and lookups by number
+and by transaction. It also checks the transactions' root and signatures, the receipts' root, gas
+and bloom, and the rows of the log table. A forger could rebuild all of this consistently. `execute`
+finds such a forgery by executing the transactions again: no transaction leads to the forged state.
 
 In addition to the blocks py-evm stores a score for each block, the numbers that are missing, and
 hashes by number. Readers of the ledger never look at these; altered ones would make a writer fail
@@ -74,7 +74,6 @@ def _verify_score(store: ChainStore, number: int, block_hash: bytes) -> None:
 
 
 def _verify_ancestors(store: ChainStore, head: Header) -> None:
-    """Verify that the newest blocks are stored under their numbers and hashes."""
     expected: bytes = head.hash
     for number in range(head.block_number, max(head.block_number - ANCESTORS, -1), -1):
         stored = store.get(SchemaV1.make_block_number_to_hash_lookup_key(number))  # type: ignore[arg-type]
@@ -160,7 +159,6 @@ def verify_chain(
 
 
 def _verify_remainder(store: ChainStore, head: int, transactions: int) -> None:
-    """Verify that the file has nothing but the blocks' content, and is whole."""
     for prefix, kind, expected in (
         (b"transaction-hash-to-block:", "transactions", transactions),
         (b"block-number-to-hash:", "block numbers", head + 1),
@@ -230,7 +228,6 @@ def _verify_body(store: ChainStore, chain: abc.MiningChainAPI, header: Header) -
 def _verify_transaction(
     store: ChainStore, chain: abc.MiningChainAPI, place: tuple[int, int], transaction: Signed
 ) -> None:
-    """Verify a transaction, and that it is looked up at its block's number and its index."""
     number, shown = place[0], f"transaction 0x{transaction.hash.hex()}"
     if getattr(transaction, "chain_id", None) != chain.chain_id:
         raise BlockDamagedError(number, f"{shown} is signed for another chain")

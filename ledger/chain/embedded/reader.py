@@ -135,7 +135,6 @@ class SignedTransaction:
 
     @cached_property
     def sender(self) -> bytes:
-        """The address that the signature recovers to."""
         unsigned = rlp.decode(self.encoded[1:])[: -len(_SIGNATURE)]
         signature = Signature(vrs=(self.y_parity, self.r, self.s))
         key = signature.recover_public_key_from_msg(self.encoded[:1] + rlp.encode(unsigned))
@@ -143,7 +142,6 @@ class SignedTransaction:
 
 
 def _typed(encoded: bytes) -> tuple[int, bytes]:
-    """Return type and payload of a transaction or a receipt."""
     if encoded[0] not in _TRANSACTIONS:
         raise ValueError(f"type {encoded[0]} of a transaction is unknown")
     return encoded[0], encoded[1:]
@@ -292,7 +290,6 @@ class EmbeddedReader(ports.ChainBase):
         return _block(self.header(number))
 
     def header(self, number: int | None = None) -> Header:
-        """Return the full header of a block, None for the head."""
         with self._lock, damage_translated(self._store):
             head = self._canonical_head()
             if number is None or number == head.block_number:
@@ -344,7 +341,6 @@ class EmbeddedReader(ports.ChainBase):
             return number if self.header(number).hash == block_hash else None
 
     def logs(self, query: ports.LogQuery) -> list[ports.Log]:
-        """Return the logs that match, by an index."""
         selection = chain_store.select(query)
         if selection is None:
             return []
@@ -365,7 +361,6 @@ class EmbeddedReader(ports.ChainBase):
             return ports.Transaction(signed.hash, checksum(signed.sender), to, *place)
 
     def find(self, transaction_hash: bytes) -> tuple[Header, int, SignedTransaction] | None:
-        """Return a transaction's header, index and whole form; None until it is mined."""
         with self._lock, damage_translated(self._store):
             try:
                 number, index = self._position(transaction_hash)
@@ -383,7 +378,6 @@ class EmbeddedReader(ports.ChainBase):
             return self._position(transaction_hash)[1]
 
     def _position(self, transaction_hash: bytes) -> tuple[int, int]:
-        """Return a transaction's block number and index; KeyError until it is mined."""
         encoded = self._database[chain_store.transaction_key(transaction_hash)]
         number, index = rlp.decode(encoded, _POSITION)
         return number, index
@@ -415,7 +409,6 @@ class EmbeddedReader(ports.ChainBase):
         self._store.close()
 
     def code(self, address: str, block_number: int | None = None) -> bytes:
-        """Return a contract's runtime code after a block (None: the head); may be empty."""
         with self._lock, damage_translated(self._store):
             code_hash = self._account(address, block_number).code_hash
             return b"" if code_hash == _NO_CODE else self._database[code_hash]
@@ -451,7 +444,6 @@ class EmbeddedReader(ports.ChainBase):
             return evm.chain_class(self.chain_id)(evm.OverlayDatabase(self._store))
 
     def estimate_gas(self, call: ContractCall) -> int:
-        """Return the gas that a transaction would need at the head."""
         from ledger.chain.embedded import evm
 
         with self._lock, damage_translated(self._store, evm.DAMAGE):
@@ -528,7 +520,6 @@ class EmbeddedReader(ports.ChainBase):
             integrity.verify_chain(self._store, *identity, execute=execute, progress=progress)
 
     def verify_can_extend(self) -> None:
-        """Verify that the next block can be added; see `integrity`."""
         from ledger.chain.embedded import evm, integrity
 
         with self._lock, damage_translated(self._store, evm.DAMAGE):

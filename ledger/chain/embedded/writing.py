@@ -49,7 +49,6 @@ class HeadNote:
     """The note, open for writing."""
 
     def __init__(self, chain: Path, acknowledged: AcknowledgedBlock) -> None:
-        """Write this block into both slots, durably, in place of any older note."""
         self._path, self._sequence = note_path(chain), 2
         try:
             # Sequence 2 goes into the first slot, as `write` expects.
@@ -108,7 +107,6 @@ def _encode(sequence: int, acknowledged: AcknowledgedBlock) -> bytes:
 
 
 def _decode(slot: bytes) -> tuple[int, AcknowledgedBlock] | None:
-    """Return a slot's sequence number and block; None if it is damaged."""
     body, digest = slot[:-_DIGEST_BYTES], slot[-_DIGEST_BYTES:]
     if len(slot) != SLOT_BYTES or hashlib.sha256(body).digest() != digest:
         return None

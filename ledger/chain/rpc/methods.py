@@ -38,8 +38,8 @@ _NEWEST = (None, "latest", "pending", "safe", "finalized")
 class RpcMethods:
     """Answers JSON-RPC requests from an embedded chain. Safe to share between threads.
 
-    A chain that is open for reading accepts no transactions. A pool holds those of a chain with
-    timed blocks; without one, each is mined at once. With timed blocks there is no `evm_mine`:
+    A chain that is open for reading accepts no transactions. With timed blocks a pool holds
+    transactions; without one, each is mined at once. With timed blocks there is no `evm_mine`:
     windows and deadlines count blocks. A call may take as long as a full block's gas. It runs in a
     separate snapshot, so other requests do not wait.
     """
@@ -124,7 +124,6 @@ class RpcMethods:
         return method(*bound.args)
 
     def _block(self, number: int | None, *, whole: object) -> object:
-        """Return a block, None for the newest; with whole transactions, or only their hashes."""
         if number is not None and number > self._chain.head().number:
             return None
         header = self._chain.header(number)
@@ -225,7 +224,6 @@ class RpcMethods:
         return [wire.log_json(entry, positions[entry.transaction_hash]) for entry in logs]
 
     def _range(self, fields: Mapping[str, Any]) -> tuple[int, int]:
-        """Return the first and last block of a log filter."""
         if "blockHash" not in fields:
             head = self._chain.head().number
             first, last = (_requested_number(fields.get(name)) for name in ("fromBlock", "toBlock"))
@@ -258,7 +256,6 @@ def fault_json(
 
 
 def _number_of(chain: EmbeddedReader, tag: object) -> int | None:
-    """Return the number of an existing block, by number, name or object (EIP-1898)."""
     if isinstance(tag, dict) and "blockHash" in tag:
         number = chain.block_number_of(wire.data(tag["blockHash"], 32))
     else:
@@ -283,7 +280,6 @@ def _requested_number(tag: object) -> int | None:
 
 
 def _read_call(request: object) -> reader.ContractCall:
-    """Return the arguments of `eth_call` and `eth_estimateGas`."""
     fields = wire.members(request)
     to, gas = fields.get("to"), fields.get("gas")
     return reader.ContractCall(
@@ -361,7 +357,7 @@ def transaction_json(header: Header | None, index: int | None, signed: Signed) -
 def receipt_json(
     header: Header, index: int, signed: SignedTransaction, receipts: Sequence[reader.StoredReceipt]
 ) -> dict[str, Any]:
-    """Return a transaction's receipt, given those of its block."""
+    """Return a transaction's receipt, given all receipts of its block."""
     raw, receipt = receipts[index], reader.port_receipt(header, index, signed, receipts)
     return {
         "transactionHash": to_hex(receipt.transaction_hash),

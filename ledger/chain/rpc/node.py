@@ -74,7 +74,7 @@ _PARENT_HASH = bytes.fromhex("600143034060015260215ff3")
 
 
 class Requirement(StrEnum):
-    """What the contract requires of a chain."""
+    """Requirement of the contract on a chain."""
 
     BASE_FEE = "base-fee"
     BLOCK_GAS = "block-gas"
@@ -210,7 +210,7 @@ class RpcReader(ports.ChainBase):
     def finalized(self) -> int:
         """Return the newest final block: the node's, else the head less confirmations.
 
-        A chain without finality and a node that has not seen a final block yet answer alike. The
+        A chain without finality and a node that has not seen a final block give equal answers. The
         head counts as final only if this node has never named a final block and the chain is not
         proof of stake.
         """
@@ -317,7 +317,6 @@ class RpcReader(ports.ChainBase):
         return self._ask(wire.data, "eth_getCode", address, "latest")
 
     def balance_of(self, address: str) -> int:
-        """Return an account's balance at the newest block, in wei."""
         return self._ask(wire.quantity, "eth_getBalance", address, "latest")
 
     def logs(self, query: ports.LogQuery) -> list[ports.Log]:
@@ -337,7 +336,6 @@ class RpcReader(ports.ChainBase):
         return logs
 
     def _log_parts(self, query: ports.LogQuery) -> Iterator[list[ports.Log]]:
-        """Yield the logs of a range of blocks in parts, in order."""
         request = _log_request(query)
         if request is None or query.first > query.last:
             return
@@ -358,7 +356,6 @@ class RpcReader(ports.ChainBase):
                 waiting += halves if query.descending else reversed(halves)
 
     def transaction(self, transaction_hash: bytes) -> ports.Transaction:
-        """Return a mined transaction; raise NotServedError if the node has none."""
         # Asked again while it is pending: anvil calls it so a moment after its receipt is there.
         transaction = self._ask(
             functools.partial(_mined, read=wire.transaction),
@@ -392,12 +389,10 @@ class RpcReader(ports.ChainBase):
         return self._ask(str, "web3_clientVersion")
 
     def nonce(self, account: str, *, pending: bool) -> int:
-        """Return an account's number of transactions, mined only or with pending ones."""
         tag = "pending" if pending else "latest"
         return self._ask(wire.quantity, "eth_getTransactionCount", account, tag)
 
     def nonce_at(self, account: str, block_number: int) -> int:
-        """Return an account's number of transactions mined up to a block."""
         return self._ask(wire.quantity, "eth_getTransactionCount", account, hex(block_number))
 
     def receipt_of(self, sender: str, nonce: int) -> ports.Receipt | None:
@@ -417,18 +412,14 @@ class RpcReader(ports.ChainBase):
         )
 
     def is_confirmed(self, receipt: ports.Receipt) -> bool:
-        """Return whether enough blocks are on top of a mined transaction's own."""
         depth = self.settings.confirmations
         return depth == 0 or self.head().number - receipt.block_number >= depth
 
     def post(self, raw: bytes) -> bytes:
-        """Send the node a signed transaction, and return the hash under which it was accepted."""
         # Once: after a retry, "already known" would be ambiguous.
         return wire.data(self._node.ask("eth_sendRawTransaction", to_hex(raw)), 32)
 
     def has(self, transaction_hash: bytes) -> bool:
-        """Return whether the node has a transaction, mined or pending."""
-
         def read(answer: object) -> bool:
             if answer is not None:
                 require_same_hash(wire.data(wire.members(answer).get("hash"), 32), transaction_hash)
@@ -449,7 +440,6 @@ class RpcReader(ports.ChainBase):
         return b""
 
     def gas_of(self, request: Mapping[str, str]) -> int:
-        """Return the node's gas estimate of a transaction now."""
         with _revert_raised():
             return self._ask(wire.quantity, "eth_estimateGas", dict(request))
 
@@ -459,7 +449,6 @@ class RpcReader(ports.ChainBase):
 
 @contextlib.contextmanager
 def _revert_raised() -> Iterator[None]:
-    """Turn the fault of a reverted call into a `TransactionRevertedError`."""
     try:
         yield
     except wire.RpcFault as fault:
@@ -470,7 +459,6 @@ def _revert_raised() -> Iterator[None]:
 
 
 def _mined(answer: object, read: Callable[[object], T]) -> T | None:
-    """Return the mined object in an answer; None if the node has none, or it is not mined."""
     if answer is None or wire.members(answer).get("blockNumber") is None:
         return None
     return read(answer)
@@ -499,7 +487,6 @@ def blocks_of(nonce: int, newest: int, count: Callable[[int], int]) -> range:
 
 
 def _hash_of(block: object, sender: str, nonce: int) -> bytes | None:
-    """Return the hash of an account's transaction in a block; None if it is not there."""
     for entry in wire.items(wire.members(block).get("transactions")):
         fields = wire.members(entry)
         is_same = wire.quantity(fields.get("nonce")) == nonce

@@ -52,7 +52,6 @@ class TransactionPool:
         self._pending: dict[str, dict[int, _Pending]] = {}
 
     def add(self, signed: Signed) -> None:
-        """Add a transaction with a valid signature."""
         sender = checksum(bytes(signed.sender))
         with self._lock:
             of_sender = self._pending.get(sender, {})
@@ -76,12 +75,10 @@ class TransactionPool:
         return None
 
     def next_nonce(self, account: str) -> int:
-        """Return the nonce after an account's last pending transaction; 0 if it has none."""
         with self._lock:
             return max(self._pending.get(account, ()), default=-1) + 1
 
     def mine(self) -> None:
-        """Mine one block of the pending transactions that fit, or an empty one."""
         with self._lock:
             # Every account's first transaction, then every second one, and so on.
             ranked = [
@@ -113,7 +110,6 @@ class TransactionPool:
                     del self._pending[account]
 
     def _full_message(self, sender: str, own: int) -> str | None:
-        """Return why there is no room for a transaction; None if there is, or can be made."""
         if own >= MAX_PER_ACCOUNT:
             return f"account limit exceeded: {own} transactions of {sender} wait"
         if sum(map(len, self._pending.values())) < MAX_TRANSACTIONS:
@@ -155,7 +151,6 @@ def rejection_message(
 
 
 def _misfit(head: Header, signed: Signed, sender: str) -> str | None:
-    """Return why no block can hold a transaction by its fee or gas; None if one can."""
     fee = next_base_fee(head)
     if signed.max_fee_per_gas < fee:
         return (

@@ -217,7 +217,6 @@ class RpcChain(RpcReader):
         return confirmed - self._confirmed
 
     def _explained(self, refused: Rejection) -> str:
-        """Return a node's message with the account it concerns, and a remedy."""
         help_, words = "", refused.words.lower()
         # Messages of geth and others, Nethermind, and Besu.
         poor = ("insufficient funds", "insufficientfunds", "upfront cost")

@@ -1,7 +1,7 @@
 """Transactions of one account: signed, sent, replaced and awaited.
 
 A key can sign many copies of a transaction that differ only in the signature's random part. Here
-that part is drawn anew for each signature, so two processes with one key never produce the same
+each signature draws a new random part, so two processes with one key never produce the same
 bytes, even for equal transactions. A node that reports one of our transactions as already known
 can therefore only mean ours, delivered twice on the way.
 
@@ -126,7 +126,6 @@ class UnsignedTransaction:
     value: int = 0
 
     def fields(self, chain_id: int, offer: wire.Fees) -> dict[str, Any]:
-        """Return the fields to sign (EIP-1559)."""
         return {
             "type": 2,
             "chainId": chain_id,
@@ -140,7 +139,6 @@ class UnsignedTransaction:
         }
 
     def request(self, sender: str) -> dict[str, str]:
-        """Return the transaction as an argument of `eth_call`."""
         request = {"from": sender, "data": to_hex(self.data), "gas": hex(self.gas)}
         if self.to is not None:
             request["to"] = self.to

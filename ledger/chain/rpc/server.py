@@ -72,7 +72,6 @@ class RpcServer(AbstractContextManager["RpcServer"]):
             raise self._failure
 
     def _mine(self, pool: TransactionPool, seconds: float) -> None:
-        """Mine a block of all pending transactions periodically."""
         due = time.monotonic() + seconds
         try:
             while not self._closed.wait(max(0.0, due - time.monotonic())):

@@ -268,7 +268,6 @@ class HttpTransport:
 
 
 def _message_in(body: bytes) -> str:
-    """Return ": MESSAGE" of a JSON-RPC error; empty if there is none."""
     try:
         error = parse_json(body)["error"]
         message = error["message"] if isinstance(error, dict) else error
@@ -304,7 +303,7 @@ def new_fees(base_fee: int, tip: int, caps: Fees) -> Fees | None:
 
 
 def replacement_fees(before: Fees, market: Fees | None, caps: Fees) -> Fees | None:
-    """Return the fees of a replacement, given those of a new one; None beyond the caps."""
+    """Return the fees of a replacement, given the fees of a new one; None beyond the caps."""
     fee, tip = (paid + max(1, -(-paid // _BUMP_PARTS)) for paid in (before.fee, before.tip))
     if market is not None:
         fee, tip = max(fee, market.fee), max(tip, market.tip)

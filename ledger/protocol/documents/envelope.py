@@ -96,7 +96,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class PublishedEnvironment:
-    """The environment in which a client trained its update of the round, with its signature."""
+    """A client's signed statement of the environment that trained its update of the round."""
 
     environment: training_replay.TrainingEnvironment
     signature: bytes
@@ -114,7 +114,6 @@ class Attestation:
     signature: bytes
 
     def statement(self, number: int, client: ClientId) -> ReplayStatement:
-        """Return what is signed, about the update of a round's client."""
         found = (int(self.verdict), self.environment.digest, self.witness)
         return ReplayStatement(self.run, number, client, *found)
 

@@ -95,7 +95,6 @@ class RoundRecord:
         return set_digest(self.clients)
 
     def payloads(self) -> dict[ClientId, Digest]:
-        """Return the payload digest of each usable update."""
         return {update.client: update.payload for update in self.updates}
 
     def named_payloads(self) -> dict[ClientId, Digest]:
@@ -105,12 +104,12 @@ class RoundRecord:
 
     @property
     def claims(self) -> tuple[SignedScores, ...]:
-        """All score claims, those that count first."""
+        """All score claims; the claims that count come first."""
         return (*self.scores, *(entry.signed for entry in self.refused))
 
     @property
     def claims_with_vectors(self) -> tuple[SignedScores, ...]:
-        """Score claims whose vectors members and audits read: all but those of reason 7."""
+        """Score claims whose vectors members and audits read: all except claims of reason 7."""
         pairs = RefusalReason.TWO_VECTORS
         refused = (entry.signed for entry in self.refused if entry.reason is not pairs)
         return (*self.scores, *refused)

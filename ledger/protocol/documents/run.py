@@ -89,7 +89,6 @@ def decode_run(data: bytes) -> RunDocument:
 
 
 def _expected(settings: Mapping[str, Any]) -> dict[str, type]:
-    """Return the types of the settings that a document must have."""
     for name, default in _DEFAULTS.items():
         if settings.get(name) == default:
             raise EncodingError(f"parameters: {name} = {default} is the default: omit it")

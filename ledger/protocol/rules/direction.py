@@ -28,7 +28,7 @@ CERTAINTY_SLOPE = 1000.0  # from a median of 1 / 1000 on, the lonely shift the b
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Crowding:
-    """Crowding of the updates that have a direction, in the order in which they were given."""
+    """Crowding of the updates that have a direction, in their given order."""
 
     values: NDArray[np.float64]  # q, shape (n,)
     base: float
@@ -54,7 +54,7 @@ def crowding_of(cosines: NDArray[np.float64], alignments: NDArray[np.float64]) -
 
 
 def base_of(values: NDArray[np.float64]) -> float:
-    """Return B, the median of the crowding q of those that are not lonely, made continuous.
+    """Return B, the median crowding q of the updates that are not lonely, made continuous.
 
     Zeros and pure noise are lonely, and would lower a plain median. Each update is lonely to a
     degree: fully below a third of the median, not at all from two thirds of it on.
@@ -132,8 +132,8 @@ def compared(
 ) -> DirectionDistances:
     """Return (median ‖u_k − u_j‖² + b ‖u_k − h‖²) / (1 + b) + f_k g_k − 1 of each update.
 
-    `norms` are ‖Δ_k‖, shape (n,). Of the n' updates that are not zeros, `squares` are ‖u_k − u_j‖²,
-    shape (n', n'), and `from_travel` ‖u_k − h‖², None without a travel that has a direction.
+    `norms` are ‖Δ_k‖, shape (n,). n' updates are not zeros. Their `squares` are ‖u_k − u_j‖², shape
+    (n', n'). Their `from_travel` is ‖u_k − h‖², None without a travel that has a direction.
     """
     directed, factors = np.flatnonzero(norms), length_factors(norms)
     alignments = np.zeros(len(directed)) if from_travel is None else 1 - from_travel / 2
@@ -228,7 +228,7 @@ def clip_factors(accepted: Vectors, updates: Vectors) -> dict[ClientId, float]:
 
 
 def quantile_place(count: int) -> int:
-    """Return the place of the clip length among so many ascending norms, from 0."""
+    """Return the place of the clip length among a number of ascending norms, from 0."""
     return 2 * (count - 1) // 5
 
 

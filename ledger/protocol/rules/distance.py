@@ -1,6 +1,6 @@
-"""What is computed of whole updates: distances, and the server step of Eq. globalUpdate.
+"""Computations on whole updates: distances, and the server step of Eq. globalUpdate.
 
-The distance is that of Eq. computeScore, or a user's own. Orders of summation differ, so a
+The distance follows Eq. computeScore, or a user's own function. Orders of summation differ, so a
 published distance is true within a margin.
 
 An own distance's name in the parameters is `LABEL@sha256:DIGEST`, so that the run document binds
@@ -117,7 +117,6 @@ class OwnRuleName:
 
     @classmethod
     def of(cls, name: str) -> OwnRuleName | None:
-        """Return the parts of a rule's name; None if it is not of an own rule."""
         match = _NAME.fullmatch(name)
         return None if match is None else cls(**match.groupdict())
 

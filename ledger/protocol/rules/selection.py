@@ -88,9 +88,10 @@ def candidates(
 ) -> tuple[ClientId, ...]:
     """Return the next committee's candidates in ranking order; members vote on this list.
 
-    They are the C in the middle of the ranking, from floor((n − C) / 2) on, and all are elected:
-    neither the nearest (the first committee would steer the model for ever) nor the farthest (where
-    attackers gather). By lot they are S_a, which begins the ranking, or its C first.
+    They are the C in the middle of the ranking, from floor((n − C) / 2) on, and all are elected.
+    The nearest would let the first committee steer the model permanently, and attackers gather
+    among the farthest. With an election by lot they are S_a, which begins the ranking, or its C
+    first.
     """
     if len(ranking) < members:
         raise ValueError(f"{len(ranking)} ranked clients cannot fill {members} places")
