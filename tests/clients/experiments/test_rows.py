@@ -100,7 +100,7 @@ def test_a_half_written_line_is_no_row_and_is_removed(
         (encode_row(CELL).replace(b'"passed"', b'"fine"').strip(), "cell.ledger.verdict: Input sh"),
         (encode_row(CELL).replace(b'"rounds": 2', b'"rounds": 3').strip(), "line 2: is no row: ac"),
         (encode_row(CELL).replace(b'"mini"', b'"grids"').strip(), "is a row of experiment 'grids'"),
-        (encode_row(TRIAL).strip(), "line 2: is of the same as line 1: take one away"),
+        (encode_row(TRIAL).strip(), "line 2: repeats line 1; remove one"),
     ],
 )
 def test_an_invalid_whole_line_is_refused_by_its_number(path: Path, line: bytes, said: str) -> None:

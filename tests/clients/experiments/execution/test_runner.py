@@ -295,7 +295,7 @@ def _alter_what_is_kept(store: RowStore, found: RepeatedCell, evidence: ChainEvi
 @pytest.mark.parametrize(
     ("cell", "said"),
     [
-        ("CMFL-I__clean__seed201", "was on no chain: only the first seed of CMFL's cells is"),
+        ("CMFL-I__clean__seed201", "was not on a chain; only the first seed of each CMFL cell is"),
         ("CMFL-II__clean__seed200", "experiment mini has no cell 'CMFL-II__clean__seed200'"),
     ],
 )
@@ -326,7 +326,7 @@ def test_a_cell_of_another_protocol_is_refused_unplayed(finished: Finished, tmp_
         assert '"protocol": 3,' in text
         kept.write_text(text.replace('"protocol": 3,', other), "utf-8")
         try:
-            with pytest.raises(ConfigurationError, match=r"is of protocol version [12], and this"):
+            with pytest.raises(ConfigurationError, match=r"has protocol version [12], and this"):
                 repeat_cell(finished.plan, finished.store, CELL, tmp_path / "home", lambda: None)
         finally:
             kept.write_text(text, "utf-8")
