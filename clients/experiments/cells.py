@@ -131,7 +131,7 @@ def play_trial(trial: Job, on_round: Callable[[], None]) -> TrialRow:
     played = kind_named(cell.method.kind).play(task)
     final = rows.final_of([round_.quality.accuracy for round_ in played.rounds])
     if final is None:
-        raise ConfigurationError(f"{trial.name}: no accuracy to choose a learning rate by")
+        raise ConfigurationError(f"{trial.name}: there is no accuracy for choosing a learning rate")
     return TrialRow(
         **_place(cell),
         cell=trial.name,
@@ -300,9 +300,9 @@ def require_current_protocol(out: Path, evidence: ChainEvidence) -> None:
     deployment = None if saved is None else saved.get("deployment")
     if isinstance(deployment, dict) and deployment.get("protocol", 1) != PROTOCOL_VERSION:
         raise ConfigurationError(
-            f"{evidence.report} is of protocol version {deployment.get('protocol', 1)!r:.20}, and "
-            f"this program plays version {PROTOCOL_VERSION}, whose seeds and heads are others: "
-            f"repeat it with the program of that version, or play the experiment again"
+            f"{evidence.report} has protocol version {deployment.get('protocol', 1)!r:.20}, "
+            f"and this program has version {PROTOCOL_VERSION} with other seeds and heads. "
+            "Audit with a program of the report's version, or run the experiment again"
         )
 
 
