@@ -256,14 +256,14 @@ DETAILS: dict[ProblemKind, str] = {
     "starts a verification",
     kinds.VERIFICATION_RUNNING: f"verification {_NAME} runs; one runs at a time",
     kinds.HOST_NOT_SERVED: "header Host: rebound.example is not a name of this server",
-    kinds.BODY_TOO_LARGE: "a body has at most 65536 bytes",
-    kinds.TOKEN_NEEDED: "show a bearer token that this service knows",
+    kinds.BODY_TOO_LARGE: "a body may have at most 65536 bytes",
+    kinds.TOKEN_NEEDED: "send a valid bearer token",
     kinds.RATE_EXCEEDED: "at most 60 a minute",
     kinds.CHAIN_UNREACHABLE: "chain.sqlite cannot be opened: No such file or directory",
     kinds.CHAIN_NOT_SERVED: "the logs hold the registration of 3 clients, not of 14: they are not "
     "whole",
     kinds.CHAIN_DAMAGED: "chain.sqlite: block 17: its hash is not that of its header",
-    kinds.CHAIN_MOVED: "block 17 is another one now",
+    kinds.CHAIN_MOVED: "block 17 was replaced by another block",
 }
 """An example of the detail of each kind: the value and the rule."""
 TITLE = "CMFL ledger"
@@ -272,7 +272,7 @@ DESCRIPTION = """View of committee-based federated learning, as a chain records 
 Every answer is read as of one block and names it in `as_of`. The contract has enforced the data on
 the chain. The committee's majority has voted for a round's record (payload digests, dropout
 reasons, score claims), and incidents are claims of the decision's sender.
-Nothing of it is verified by this service when it answers: `cmfl audit` verifies it, and
+The service does not verify its answers: `cmfl audit` verifies them, and
 `verifications` run the same audit here, for clients that trust this service.
 
 A round that ended in a final block never changes: its answers name the block that ended it and
