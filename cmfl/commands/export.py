@@ -40,7 +40,7 @@ def attestation(
     source: ProvenanceOptions,
     out: Out,
     sign: Annotated[
-        Path | None, "Private key (PEM): write the statement in a DSSE envelope."
+        Path | None, "Private key (PEM) that signs the statement in a DSSE envelope."
     ] = None,
     json: console.AsJson = False,
 ) -> None:
@@ -77,7 +77,7 @@ def mlbom(source: ProvenanceOptions, out: Out, json: console.AsJson = False) -> 
 
 def crate(
     source: ProvenanceOptions,
-    out: Annotated[Path, "The folder to make, or an empty one."],
+    out: Annotated[Path, "New or empty folder."],
     json: console.AsJson = False,
 ) -> None:
     """Write model, run document, settings and statement as an RO-Crate, a folder.
@@ -130,9 +130,9 @@ def _report(out: Path, facts: RunFacts, form: str, *, as_json: bool) -> None:
 def bundle(
     source: EvidenceOptions, round_number: RoundNumber, out: Out, json: console.AsJson = False
 ) -> None:
-    """Write all that checking one round needs into a file, for cmfl verify bundle.
+    """Write everything needed to check one round to a file, for cmfl verify bundle.
 
-    It is checked on the way, but for one that comes from a service.
+    The command checks the bundle first, unless it comes from a service.
     """
     console.require_writable(out, as_json=json)
     target = source.target()
@@ -160,7 +160,7 @@ def bundle(
 def proof(
     source: EvidenceOptions, round_number: RoundNumber, client_index: ClientIndex, out: Out
 ) -> None:
-    """Write what became of a client in a round into a file, for cmfl verify client --proof."""
+    """Write a client's outcome in a round to a file, for cmfl verify client --proof."""
     console.require_writable(out)
     target = source.target()
     made = make(target, round_number, client_index)
@@ -173,17 +173,17 @@ def proof(
 def table(
     source: HistoryOptions,
     rounds: RoundRange,
-    name: Annotated[export.TableName, Argument(help="Table to write.")],
+    name: Annotated[export.TableName, Argument(help="Name of the table.")],
     out: Annotated[
-        Path, Option("--output", "--out", help="The file; an existing file is replaced.")
+        Path, Option("--output", "--out", help="Output file, which replaces an existing one.")
     ],
     format: Annotated[  # noqa: A002 - the option's own word
-        Literal["csv", "parquet"], "Format of the file; parquet has typed columns."
+        Literal["csv", "parquet"], "Format of the file. Parquet has typed columns."
     ] = "csv",
 ) -> None:
     """Write rounds, updates, participations or evidence as a table, oldest round first.
 
-    SQL databases and data frames load it. It reports chain and records; cmfl audit verifies these.
+    SQL databases and data frames can load the file. To verify its contents, run cmfl audit.
     """
     console.require_writable(out, "--output")
     columns, target = getattr(export, name.upper()), source.target()
