@@ -55,11 +55,12 @@ def audit(
     With --rpc-url, --address and --blobs, the audit does not read the home. With --api, the blobs
     come from a service that is not trusted: the audit compares each blob with its digest and names
     missing ones. With --since, the audit does not read the blobs of rounds that an earlier audit
-    checked, and the report states this. With --witness-policy, the audit first compares the run
-    with logs and witnesses. A run that lacks rounds which they have seen, or has different ones,
-    contradicts. Without a quorum, the exit code is 3. With --anchors, each anchor is verified
-    offline. The report names the hash of the anchor's block, for you to compare with a node that
-    you trust.
+    checked, and the report states this.
+
+    With --witness-policy, the audit first compares the run with logs and witnesses. A run that
+    lacks rounds which they have seen, or has different ones, contradicts. Without a quorum, the
+    exit code is 3. With --anchors, each anchor is verified offline. The report names the hash of
+    the anchor's block, for you to compare with a node that you trust.
 
     Exit codes: 0, every check passed. 1, the record contradicts itself or the rules. 3, there is no
     contradiction, but something could not be checked, such as a round with missing blobs.

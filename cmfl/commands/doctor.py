@@ -401,8 +401,8 @@ def doctor(
 ) -> None:
     """Check the installation, the home and the node.
 
-    The exit code is 1 if a check fails. The command never asks for a password. With --preset or --config, it also loads the data and
-    prints the training path and the computation of each layer.
+    The exit code is 1 if a check fails. The command never asks for a password. With --preset or
+    --config, it also loads the data and prints the training path and the computation of each layer.
     """
     where, rows = node.chain_of(home), []
     key = sender.only_keystore(keystore) if keystore else None

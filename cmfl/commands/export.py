@@ -31,7 +31,7 @@ from ledger.protocol.errors import ServiceError
 if TYPE_CHECKING:
     from cmfl.provenance.facts import RunFacts
 
-_AS_SENT = "as the service sent it, and not checked yet: cmfl verify {} does"
+_AS_SENT = "as the service sent it, not checked; to check it, run cmfl verify {}"
 
 export_app = Commands()
 
@@ -46,7 +46,7 @@ def attestation(
 ) -> None:
     """Write an in-toto statement about the model, for cmfl verify attestation and other tools.
 
-    The run is audited before; nothing is written about one whose audit does not pass.
+    The command audits the run first, and writes nothing if the audit does not pass.
     """
     from cmfl.provenance.documents import PAYLOAD_TYPE, json_bytes, statement
     from cmfl.provenance.verify import require_key, signed_envelope
@@ -63,9 +63,9 @@ def attestation(
 
 
 def mlbom(source: ProvenanceOptions, out: Out, json: console.AsJson = False) -> None:
-    """Write the model and what it follows from as a CycloneDX bill of materials (ML-BOM).
+    """Write the model and its sources as a CycloneDX bill of materials (ML-BOM).
 
-    The run is audited before; nothing is written about one whose audit does not pass.
+    The command audits the run first, and writes nothing if the audit does not pass.
     """
     from cmfl.provenance import documents
 
@@ -80,9 +80,9 @@ def crate(
     out: Annotated[Path, "New or empty folder."],
     json: console.AsJson = False,
 ) -> None:
-    """Write model, run document, settings and statement as an RO-Crate, a folder.
+    """Write model, run document, settings and statement to a folder (RO-Crate).
 
-    The run is audited before; nothing is written about one whose audit does not pass.
+    The command audits the run first, and writes nothing if the audit does not pass.
     """
     from cmfl.provenance.documents import crate_files
 
@@ -104,7 +104,7 @@ def audited_facts(source: ProvenanceOptions, *, as_json: bool) -> RunFacts:
     if report.outcome is not AuditOutcome.PASSED:
         answer = {"file": None, "audit": report.as_dict()}
         console.print_result(answer, readable(report), as_json=as_json)
-        console.complain("nothing was written: a document is about a run whose audit passes")
+        console.complain("nothing was written, because the run's audit did not pass")
         raise typer.Exit(code_of(report.outcome))
     number, read = source.round_number, partial(read_facts, where)
     whose: dict[str, Any] = {"auditors": source.auditor or (), "mailbox": source.mailbox}

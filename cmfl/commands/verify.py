@@ -77,8 +77,8 @@ def verify_training(
     ] = False,
     setting: Annotated[
         list[str] | None,
-        "Setting for this machine, such as machine.isa=avx2 (limits the instruction set), or "
-        "model.name=FILE.py:CLASS for your copy of the run's model, which is executed.",
+        "Setting for this machine, such as machine.isa=avx2, which limits the instruction "
+        "set. model.name=FILE.py:CLASS names your copy of the run's model, which is executed.",
         Option("--set", metavar="KEY=VALUE"),
     ] = None,
     device: Annotated[str, "Device: cpu, cuda, cuda:N or auto."] = "cpu",
@@ -98,12 +98,12 @@ def verify_training(
 ) -> None:
     """Repeat updates bit for bit, from the chain, the blobs and the owners' data.
 
-    Each update is trained again from the model and the seed that the chain names. "same": these are
-    its bits. "other": the same inputs in the same environment give another update. "not checkable":
-    the environment differs and so do the bits, or an input is missing or not the one that the run
-    document binds, and the reason says which. Exit code 0: all are the same. 1: at least one is
-    another. 3: none is another, but something could not be checked. 2: with --sign, a mailbox that
-    does not take the attestations; the result is shown and written all the same.
+    The command trains each update again from the model and the seed on the chain. Verdicts: "same",
+    the bits are equal. "other", the same inputs and environment give a different update. "not
+    checkable", the environment and the bits differ, or an input is missing or wrong.
+
+    Exit codes: 0, all are the same. 1, at least one is another. 2, the mailbox did not accept the
+    attestations of --sign; the result is still written. 3, something could not be checked.
     """
     from clients.replay.replay_inputs import ReplayRequest
 
@@ -189,9 +189,9 @@ def client(
 
     The command prints a one-line answer and failed comparisons; -v prints all comparisons.
 
-    The proof is checked against a head that you kept (--head), or against the contract on a trusted
-    chain (--rpc-url with --address, or the home's own chain). With --api, a service builds the
-    proof and is not trusted.
+    The proof is checked against a head that you kept (--head) or against the contract on a trusted
+    chain. That chain is --rpc-url with --address, or the home's own. With --api, a service builds
+    the proof and is not trusted.
 
     Exit codes: 0, proven. 1, the proof is contradicted. 3, something could not be checked.
     """
@@ -258,8 +258,8 @@ def bundle(
 ) -> None:
     """Check the round in a bundle by the ten steps of an audit, using only the file.
 
-    The bundle is checked against a head that you kept (--head), or against the contract on a
-    trusted chain (--rpc-url with --address, or the home's own chain).
+    The bundle is checked against a head that you kept (--head) or against the contract on a trusted
+    chain. That chain is --rpc-url with --address, or the home's own.
 
     Exit codes: 0, every check passed. 1, there is a contradiction. 3, something could not be
     checked.

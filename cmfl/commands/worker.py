@@ -71,9 +71,9 @@ def worker(
 ) -> None:
     """Take part in a run with one or more clients.
 
-    The worker reads the round, the seed and the committee from the chain, and does the work of its
-    clients' roles: train, commit, publish, score, vote and record. You can kill it and restart it
-    on the same folder at any time. SIGTERM stops it at once; cmfl leave stops it after its round.
+    The worker reads the round, the seed and the committee from the chain. It then trains, commits,
+    publishes, scores, votes and records for its clients. You can kill it and restart it on the same
+    folder at any time. SIGTERM stops it at once; cmfl leave stops it after its round.
     """
     own = WorkerFolder(options.folder)
     if status:

@@ -77,7 +77,7 @@ def test_a_services_answers_are_saved_for_others_to_verify(
     number, proof, bundle = first_decided(home), tmp_path / "proof", tmp_path / "bundle"
     asked = ("--round", number, *api)
     said = succeeds("export", "bundle", *asked, "--out", bundle)
-    assert "not checked yet: cmfl verify bundle FILE does" in said.out
+    assert "not checked; to check it, run cmfl verify bundle FILE" in said.out
     succeeds("export", "proof", *asked, "--client", 3, "--out", proof)
     assert {path.name for path in tmp_path.iterdir()} == {"proof", "bundle"}
     nowhere = ("--home", tmp_path)

@@ -83,7 +83,7 @@ function outcome(sides, names) {
     line("rounds", ({ deployment }) => `${whole(deployment.state.round)} of ${whole(deployment.contract.rounds)}`),
     line("decided", ({ points }) => count(points, "decided")),
     line("abandoned", ({ points }) => count(points, "abandoned")),
-    line("votes that took more than one view", ({ points }) => whole(points.views.flat().filter((view) => view > 0).length)),
+    line("votes with several views", ({ points }) => whole(points.views.flat().filter((view) => view > 0).length)),
     line("accepted updates", ({ points }) => whole(points.accepted.reduce((sum, one) => sum + (one ?? 0), 0))),
     line("accuracy, claimed", ({ points }) => share(last(points.claimed?.accuracy))),
     line("floor", ({ points }) => share(last(points.claimed?.floor))),

@@ -200,7 +200,7 @@ function about(one, report) {
   const of = report?.deployment;
   return [
     facts([
-      ["begun", moment(one.begun_at)],
+      ["started", moment(one.begun_at)],
       one.ended_at && ["ended", moment(one.ended_at)],
       of && ["as of block", whole(of.head_block), " ", digest(of.head_block_hash, "block")],
       of && ["head", digest(of.head, "head")],
@@ -219,5 +219,5 @@ function earlier(path, all) {
     h("a", { href: runLink(path, "/verification", { name: one.verification }) }, moment(one.begun_at)),
     badge(MARK[one.outcome]?.[1] ?? "", one.outcome ?? one.state),
   ]);
-  return section("Verifications so far", table("Verifications so far", [["begun", "text", "row"], ["verdict"]], rows));
+  return section("Verifications so far", table("Verifications so far", [["started", "text", "row"], ["verdict"]], rows));
 }
