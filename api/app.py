@@ -141,7 +141,7 @@ def _add_errors(app: FastAPI, settings: Settings) -> None:
         if settings.rpc_url is not None:  # the node's address may hold a secret
             detail = "the node does not answer as it should"
             if isinstance(error, ports.IncompleteLogsError):
-                detail = "the node's logs do not add up to what the contract says"
+                detail = "the node's logs do not match the contract's state"
         return problem(request, next(found, kinds.CHAIN_UNREACHABLE), detail)
 
     @app.exception_handler(HTTPException)
@@ -158,7 +158,7 @@ def _add_errors(app: FastAPI, settings: Settings) -> None:
     @app.exception_handler(Exception)
     async def failed(request: Request, _: Exception) -> Response:
         # The server logs the traceback; the answer has none of it.
-        return plain_problem(request, 500, "this is a fault of the service; its log tells more")
+        return plain_problem(request, 500, "this is an internal error of the service; see its log")
 
 
 def serve(

@@ -80,7 +80,7 @@ class Service:
         self, url: str, token: str | None = None, timeout_seconds: float = TIMEOUT_SECONDS
     ) -> None:
         if "?" in url or "#" in url:
-            raise ServiceError("the service's URL: it has a query or a fragment")
+            raise ServiceError("the service's URL must not have a query or a fragment")
         try:
             self._server = HttpServer(url, timeout_seconds, token)
         except ValueError as error:
@@ -121,11 +121,11 @@ class Service:
             first = error.errors(include_url=False, include_input=False)[0]
             place = ".".join(map(str, first["loc"]))[:MAX_SHOWN]
             raise ServiceError(
-                f"{self.shown_url}{path}: answers with what is no {kind.__name__}: "
-                f"{place}: {first['msg'][:MAX_SHOWN]}"
+                f"{self.shown_url}{path}: expected a {kind.__name__} in the response, but "
+                f"{place} is invalid ({first['msg'][:MAX_SHOWN]})"
             ) from None
         if "as_of" in kind.__annotations__ and "as_of" not in cast("Mapping[str, object]", answer):
-            raise ServiceError(f"{self.shown_url}{path}: answers without the block that it read at")
+            raise ServiceError(f"{self.shown_url}{path}: the response does not name its block")
         return answer
 
     def fetch(
@@ -150,7 +150,7 @@ class Service:
         if answer.status != HTTPStatus.OK:
             raise _refusal(where, answer)
         if answer.media_type != media_type:
-            raise ServiceError(f"{where}: answers with {answer.media_type!r}, not {media_type}")
+            raise ServiceError(f"{where}: returned {answer.media_type!r}, not {media_type}")
         return answer.body
 
 
@@ -169,7 +169,7 @@ _adapter = cache(TypeAdapter[Any])
 
 def _path_of(chain: str) -> str:
     if CHAIN_NAME.fullmatch(chain) is None:
-        raise ServiceError(f"{chain!r:.120} is no chain's name: its id and 8 hex digits are")
+        raise ServiceError(f"{chain!r:.120} is not a chain name (chain id and 8 hex digits)")
     return f"/v1/chains/{chain}"
 
 
@@ -224,7 +224,7 @@ class RemoteDeployment:
         answer = self.read(RoundAnswer, f"rounds/{number}", {"full": True})
         self._require("round", answer["round"], number)
         if answer["parts"] is None:
-            raise ServiceError(f"{self._service.shown_url}: a round without its parts")
+            raise ServiceError(f"{self._service.shown_url}: returned a round without parts")
         return cast("FullRound", answer)
 
     def explanation(self, number: int) -> ExplanationAnswer:
@@ -271,7 +271,7 @@ class RemoteDeployment:
         if claimed is not None:
             columns += [claimed["accuracy"], claimed["floor"], claimed["malicious_accepted"]]
         if {len(column) for column in columns} != {len(answer["round"])}:
-            raise ServiceError(f"{self._service.shown_url}: a series of unequal columns")
+            raise ServiceError(f"{self._service.shown_url}: returned columns of unequal length")
         return answer
 
     def training(self, first: int | None = None, last: int | None = None) -> TrainingAnswer:
@@ -282,7 +282,9 @@ class RemoteDeployment:
             page = self.read(TrainingAnswer, "training", {"from": start, "to": last})
             follows = start is None or page["first"] == start
             if not follows or (page["next_from"] not in {None, page["last"] + 1}):
-                raise ServiceError(f"{self._service.shown_url}: coverage of other rounds")
+                raise ServiceError(
+                    f"{self._service.shown_url}: returned the coverage of other rounds"
+                )
             pages.append(page)
             if page["next_from"] is None:
                 return joined(pages)
@@ -291,7 +293,7 @@ class RemoteDeployment:
                 break
             # Without bounds the first answer has the number of rounds: later ones may end.
             start, last = page["next_from"], page["ended"] if last is None else last
-        raise ServiceError(f"{self._service.shown_url}: coverage without end")
+        raise ServiceError(f"{self._service.shown_url}: returned coverage without an end")
 
     def proof(self, number: int, client: int, *, whole: bool = False) -> bytes:
         """Return the proof of a client's part in a round; a head suffices to check a whole one."""
@@ -330,6 +332,6 @@ class RemoteDeployment:
     def _require(self, subject: str, received: object, requested: object) -> None:
         if received != requested:
             raise ServiceError(
-                f"{self._service.shown_url}: answers of {subject} {received}, not of {subject} "
-                f"{requested}"
+                f"{self._service.shown_url}: expected a response about {subject} {requested}, "
+                f"got {subject} {received}"
             )

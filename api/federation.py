@@ -118,7 +118,7 @@ class FederationMonitor:
 
     def snapshot(self, reading: RequestView, address: str) -> FederationSnapshot:
         if self._location is None:
-            raise ProblemError(kinds.FEDERATION_NOT_WATCHED, "this service reads no mailbox")
+            raise ProblemError(kinds.FEDERATION_NOT_WATCHED, "this service does not read a mailbox")
         served, chain = reading.deployment(address), reading.chain
         with self._lock:
             # A chain that is opened anew starts without any.
@@ -163,7 +163,7 @@ class FederationMonitor:
         except (BlobError, OSError) as error:
             _log.warning("the mailbox cannot be read for attestations: %s", error)
             raise ProblemError(
-                kinds.MAILBOX_UNREADABLE, "the mailbox does not answer now"
+                kinds.MAILBOX_UNREADABLE, "the mailbox does not respond; retry later"
             ) from error
         finally:
             self._coverage_lock.release()
@@ -239,7 +239,7 @@ class _MonitoredDeployment:
             if document is None or any(
                 getattr(document.parameters, name) != getattr(fixed, name) for name in _FIXED
             ):
-                raise ProblemError(kinds.BLOB_NOT_FOUND, f"{fixed.config.hex()} is not here")
+                raise ProblemError(kinds.BLOB_NOT_FOUND, f"{fixed.config.hex()} is missing")
             self._parameters = document.parameters
         return self._parameters
 

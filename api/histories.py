@@ -125,7 +125,7 @@ class Deployments:
                     rejected.append(file.rejected(str(error).replace(f"{file.path.parent}/", "")))
                     continue
                 if contract in runs:
-                    reason = f"the contract is that of run {runs[contract]!r}"
+                    reason = f"the contract belongs to run {runs[contract]!r}"
                     rejected.append(file.rejected(reason))
                     continue
                 served[file], runs[contract] = deployment, deployment.run
@@ -153,7 +153,7 @@ class Deployments:
             if file.states[0] is None:
                 continue
             if not RUN_NAME.fullmatch(path.parent.name):
-                rejected.append(file.rejected("its folder's name is no name of a run"))
+                rejected.append(file.rejected("its folder's name is not a run name"))
             elif len(files) >= MAX_MANIFESTS:
                 rejected.append(file.rejected(f"there are over {MAX_MANIFESTS} manifests"))
                 break

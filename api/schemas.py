@@ -125,7 +125,7 @@ class ContractParameters(Response):
     deadline_blocks: Annotated[
         fields.Count, doc("after which an undecided round may be abandoned", examples=[16])
     ]
-    replies: Annotated[fields.Count, doc("that decide, beside the primary's request")]
+    replies: Annotated[fields.Count, doc("that decide, in addition to the primary's request")]
     beacon: Annotated[Beacon, fields.EnumLiteral("none", "block")]
     registry: fields.Digest32
     initial_model: fields.Digest32
@@ -332,19 +332,21 @@ class OpenRound(Response):
         one_of(get_args(RoundStage)),
         doc(
             "`committing`, `collecting` payloads and first scores, `aggregating` and "
-            "`electing` (views of both votes), `deciding` (both are certified), `exhausted` (no "
-            "view is left)"
+            "`electing` (views of both votes), `deciding` (both are certified), `exhausted` "
+            "(all views failed)"
         ),
     ]
     opened: BlockInTime
     window_block: Annotated[fields.BlockNumber, doc("the last that takes commitments")]
-    closing: Annotated[BlockInTime | None, doc("up to which commitments count; null before")]
-    deadline_block: Annotated[fields.BlockNumber, doc("the first in which it may be abandoned")]
+    closing: Annotated[
+        BlockInTime | None, doc("last block for commitments that count; null before")
+    ]
+    deadline_block: Annotated[fields.BlockNumber, doc("first block for its abandonment")]
     view: Annotated[
         CurrentView | None,
         doc(
-            "null where none goes on; those of the election begin when its service "
-            "first saw the certificate of the aggregation"
+            "null if none is running; election views begin when the service first saw the "
+            "aggregation certificate"
         ),
     ]
     certified: CertifiedViews

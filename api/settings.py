@@ -64,7 +64,7 @@ class Settings(BaseModel):
     @model_validator(mode="after")
     def _names_the_nodes_chain(self) -> Self:
         if (self.rpc_url is None) != (self.chain_id is None):
-            raise ValueError("rpc_url and chain_id go together: a node is only read if it is known")
+            raise ValueError("give rpc_url and chain_id together")
         return self
 
     @property

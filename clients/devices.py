@@ -169,7 +169,7 @@ def device_named(name: str) -> torch.device:
     index, available = card_index(name), torch.cuda.is_available()
     if not available and (index is not None or name == "cuda"):
         raise ConfigurationError(
-            f"machine.device = {name}: this machine, or this torch, has no CUDA"
+            f"machine.device = {name}: CUDA is not available on this machine or in this torch"
         )
     if index is None:
         return torch.device("cuda" if available and name != "cpu" else "cpu")

@@ -58,7 +58,7 @@ def write_keystore(
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError as error:
         raise ConfigurationError(
-            f"--keystore {path}: there is a file already, and a key is never overwritten"
+            f"--keystore {path}: exists, and a key is never overwritten; name a new file"
         ) from error
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -78,7 +78,7 @@ def write_test_keystores(folder: Path, keys: Sequence[bytes]) -> list[Path]:
     existing = next(folder.iterdir(), None)
     if existing is not None:
         raise ConfigurationError(
-            f"--folder {folder}: has {existing.name} in it; test keys go into a folder of their own"
+            f"--folder {folder}: contains {existing.name}; put test keys into a separate folder"
         )
     (folder / PASSWORD_FILE).touch(0o600)
     (folder / PASSWORD_FILE).write_text(f"{PUBLIC_PASSWORD}\n", "utf-8")
@@ -157,7 +157,7 @@ def combined_registry(entries: Iterable[tuple[str, RegistryEntry]]) -> Registry:
         client = entry.registration.client
         if client in by_address:
             raise ConfigurationError(
-                f"{where}: {checksum(client)} has an entry in {by_address[client][0]} already"
+                f"{where}: {checksum(client)} already has an entry in {by_address[client][0]}"
             )
         by_address[client] = (where, entry)
     if not by_address:
@@ -173,7 +173,7 @@ def combined_registry(entries: Iterable[tuple[str, RegistryEntry]]) -> Registry:
                 )
     total = sum(entry.registration.samples for _, entry in ordered)
     if total >= MAX_SAMPLES:
-        raise ConfigurationError(f"the owners claim {total} samples, and fewer than 2^53 can be")
+        raise ConfigurationError(f"the owners claim {total} samples; must be fewer than 2^53")
     of = first.registration
     return Registry(of.run, of.configuration, tuple(entry for _, entry in ordered))
 
@@ -223,7 +223,7 @@ def read_registry(path: Path) -> Registry:
     stated = _digest(value["registry"], f"{path}: registry")
     if stated != registry.digest:
         raise ConfigurationError(
-            f"{path}: states the registry digest {_shown(stated)}, and its clients come to "
+            f"{path}: states the registry digest {_shown(stated)}, but its clients have "
             f"{_shown(registry.digest)}"
         )
     return registry
@@ -233,7 +233,7 @@ def _read(path: Path, limit: int, keys: set[str], what: str) -> dict[str, Any]:
     try:
         value = parse_json(read_text(path, limit), unique_keys=True)
     except ValueError as error:
-        raise ConfigurationError(f"{path}: not JSON: {error!s:.200}") from error
+        raise ConfigurationError(f"{path}: is not JSON ({error!s:.200})") from error
     _require_keys(value, keys, f"{path}: no {what}")
     if value["version"] != PROTOCOL_VERSION or type(value["version"]) is not int:
         raise ConfigurationError(
@@ -252,7 +252,7 @@ def _entry(value: dict[str, Any], run: object, configuration: Digest, where: str
     try:
         client = Address(to_canonical(str(value["client"])))
     except ChainError as error:
-        raise ConfigurationError(f"{where}: client: {error}") from error
+        raise ConfigurationError(f"{where}, client: {error}") from error
     samples = value["samples"]
     if type(run) is not str or type(samples) is not int:
         raise ConfigurationError(f"{where}: run must be a name, and samples a whole number")
@@ -263,7 +263,7 @@ def _entry(value: dict[str, Any], run: object, configuration: Digest, where: str
     try:
         is_signed = is_registered_by_owner(registration, signature)
     except SignatureError as error:
-        raise ConfigurationError(f"{where}: signature: {error}") from error
+        raise ConfigurationError(f"{where}, signature: {error}") from error
     if not is_signed:
         raise ConfigurationError(f"{where}: is not signed by {checksum(client)}")
     return RegistryEntry(registration, signature)
@@ -272,12 +272,12 @@ def _entry(value: dict[str, Any], run: object, configuration: Digest, where: str
 def _require_possible(registration: Registration, where: str) -> None:
     if not RUN_NAME.fullmatch(registration.run):
         raise ConfigurationError(
-            f"{where}: run name {registration.run[:80]!r}: letters, digits, dot, dash and "
-            f"underscore, at most 64"
+            f"{where}: run name {registration.run[:80]!r} must be at most 64 letters, digits, "
+            "dots, dashes and underscores"
         )
     if not 1 <= registration.samples < MAX_SAMPLES:
         raise ConfigurationError(
-            f"{where}: samples = {str(registration.samples)[:40]}: must be 1 .. 2^53 - 1"
+            f"{where}: samples = {str(registration.samples)[:40]} must be 1 .. 2^53 - 1"
         )
 
 

@@ -238,8 +238,8 @@ class Simulation:
             later = self.play_round()
             if later is not None and later.round != number + 1:
                 raise ChainRolledBackError(
-                    f"round {number + 1} should be open, and round {later.round} is: the node has "
-                    f"an older state of its chain, or another chain"
+                    f"round {number + 1} should be open, but round {later.round} is; the node "
+                    "has an older state of its chain, or another chain"
                 )
             on_round(measure.row(self._context.ledger, number, self.model))
 

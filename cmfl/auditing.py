@@ -116,13 +116,13 @@ def witnesses_of(
         )
     if policy is None:
         if places or max_age_hours is not None:
-            raise ConfigurationError("a checkpoint is held against --witness-policy: give one")
+            raise ConfigurationError("a checkpoint needs --witness-policy")
         return None
     known = policy_in(policy)
     if known.quorum == policies.NONE:
         raise ConfigurationError(
-            f"--witness-policy {policy}: quorum none asks for no witness, and a log alone can "
-            f"take back what it has signed"
+            f"--witness-policy {policy}: quorum none requires no witness, and a log alone can "
+            "replace its history; set a quorum"
         )
     seconds = policies.DEFAULT_MAX_AGE_SECONDS if max_age_hours is None else max_age_hours * 3600
     return Witnesses(known, tuple(places), seconds)
@@ -360,16 +360,16 @@ def audited_target(
     remote = target.remote if place is None else None
     if rpc_url is not None:
         if target.remote is not None and address is None:
-            raise ConfigurationError("rpc_url= needs address=: of the contract that you trust")
+            raise ConfigurationError("rpc_url= needs address=, the contract that you trust")
         asked = chain_id_of(rpc_url, chain_id)
         return Target(target.home, target.run, address, rpc_url, asked, place, remote)
     if target.remote is not None and target.rpc_url is None:
         raise ConfigurationError(
-            f"{target.remote.url} gives blobs, and no chain: name the chain and the contract that "
-            f"you trust with rpc_url= and address="
+            f"{target.remote.url} serves blobs, not a chain; name the trusted chain and "
+            "contract with rpc_url= and address="
         )
     if address is not None or chain_id is not None:
-        raise ConfigurationError("address= and chain_id= go with rpc_url=")
+        raise ConfigurationError("address= and chain_id= need rpc_url=")
     return replace(target, blobs_at=place or target.blobs_at, remote=remote)
 
 
@@ -452,16 +452,16 @@ def verify(
     number = sent.round if round is None else round
     who = ClientId(sent.client if client is None else client)
     if sum(each is not None for each in (head, run, rpc_url)) > 1:
-        raise ConfigurationError("trust one of head=, run= and rpc_url=")
+        raise ConfigurationError("give exactly one of head=, run= and rpc_url=")
     if (rpc_url is None) != (address is None):
-        raise ConfigurationError("rpc_url= and address= go together: node and contract")
+        raise ConfigurationError("rpc_url= needs address=, the contract")
     target: Target | None = None
     if run is not None:
         target = run.target if isinstance(run, Run) else target_of(Path(run), None)
     elif rpc_url is not None and address is not None:
         target = target_on_node(rpc_url, address, chain_id)
     if target is not None and target.remote is not None:
-        raise ConfigurationError("run: a service is not trusted; name head= or rpc_url= instead")
+        raise ConfigurationError("run: is a service, not trusted; give head= or rpc_url=")
     trusted = trusted_by(target, number, head)
     return Verification(verify_proof(sent.parsed, number, who, trusted))
 

@@ -290,7 +290,7 @@ def compare(
     given = full_names({**(settings or {}), **keywords})
     for name in ("attack", "seed"):
         if full_name(name) in given:
-            raise ConfigurationError(f"{name}: a comparison takes a list of them, {name}s=[...]")
+            raise ConfigurationError(f"{name}: a comparison needs a list, {name}s=[...]")
     malice = {name: value for name, value in given.items() if name.startswith("malice.")}
     malice.setdefault("malice.malicious_rate", USUAL_RATE)
     common = {name: value for name, value in given.items() if name not in malice}
@@ -423,5 +423,5 @@ def _played(
     by_name = {row.cell: row for row in store.rows().cells}
     cells = [by_name[cell.name] for cell in plan.cells if cell.name in by_name]
     if not cells:
-        raise ConfigurationError(f"no run could be played: {done.failures[0].reason}")
+        raise ConfigurationError(f"no run could be completed: {done.failures[0].reason}")
     return Comparison(cells, done.failures, labels)

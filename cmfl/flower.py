@@ -111,8 +111,8 @@ def _option(context: Context, name: str, kind: type) -> Any:
     value = context.run_config.get(name)
     if type(value) is not kind:
         raise ConfigurationError(
-            f"run configuration: {name} = {value!r:.80}: must be of type {kind.__name__}; "
-            f"set it in pyproject.toml under [tool.flwr.app.config]"
+            f"run configuration: {name} = {value!r:.80} must be of type {kind.__name__}; set "
+            "it in pyproject.toml under [tool.flwr.app.config]"
         )
     return value
 
@@ -120,23 +120,21 @@ def _option(context: Context, name: str, kind: type) -> Any:
 def write_project(folder: Path, configuration: Configuration) -> None:
     """Write a project whose SuperNodes train, and whose ServerApp has the home, in a folder."""
     if configuration.machine.ledger == "memory":
-        raise ConfigurationError("machine.ledger = memory: a ServerApp plays on a chain")
+        raise ConfigurationError("machine.ledger = memory: a ServerApp needs a chain")
     from clients.runs.flower import FLWR
 
     name, package = folder.resolve().name, folder / folder.resolve().name.replace("-", "_")
     if not re.fullmatch(r"[a-z][a-z0-9-]{0,39}", name):
         raise ConfigurationError(
-            f"{folder}: the folder's name becomes the app's: small letters, digits and hyphens, "
-            f"at most 40 of them"
+            f"{folder}: the folder's name must be at most 40 small letters, digits and hyphens"
         )
     installed = find_spec(package.name)
     if installed is not None and installed.origin is not None:
         raise ConfigurationError(
-            f"{folder}: the app's package would hide the installed package {package.name}: give "
-            f"the folder another name"
+            f"{folder}: the app would hide the installed package {package.name}; rename the folder"
         )
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ConfigurationError(f"{folder}: is there already, and nothing is overwritten")
+        raise ConfigurationError(f"{folder}: exists, and is not overwritten; name a new folder")
     templates = files("cmfl") / "templates" / "flower"
     config = {"home": str(folder.resolve() / "home"), "run": "run", "chain-id": 0}
     project = (templates / "pyproject.txt").read_text("utf-8")

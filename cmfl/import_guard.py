@@ -55,7 +55,7 @@ def _is_marked(path: str) -> bool:
 
 def _explained(name: str, path: str) -> str:
     ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
-    sentence = f"the module {name!r} at {path} is not that of cmfl-ledger"
+    sentence = f"the module {name!r} at {path} is not cmfl-ledger's"
     if os.path.abspath(path).startswith(os.path.join(ours, name) + os.sep):  # noqa: PTH100, PTH118
         return (
             f"{sentence}: another package has overwritten it; uninstall that package (pip "

@@ -73,7 +73,7 @@ class Proof:
 def make(target: Target, number: int, client: int) -> Proof:
     """Return the proof of a client's part in a round, from chain and blobs or from a service."""
     if client < 0:
-        raise ConfigurationError(f"client {client}: clients are counted from 0")
+        raise ConfigurationError(f"client {client}: must be at least 0")
     who = ClientId(client)
     if target.remote is not None:
         return Proof(download_proof(target, number, who, whole=True)[0])
@@ -180,8 +180,8 @@ class Round:
     def _recorded(self) -> Target:
         if self._target is None:
             raise ConfigurationError(
-                f"round {self.round}: the run was on the memory ledger, which records nothing to "
-                f"explain; machine.ledger = chain does"
+                f"round {self.round}: the memory ledger records no explanation; use "
+                "machine.ledger = chain"
             )
         return self._target
 
@@ -218,12 +218,12 @@ class Rounds:
             meant = range(newest + 1)[number]
             return Rounds(self._rounds[n] for n in meant if n in self._rounds)
         if not isinstance(number, SupportsIndex):
-            raise TypeError(f"rounds are looked up by their numbers (given: {number!r:.80})")
+            raise TypeError(f"a round must be given by its number (given: {number!r:.80})")
         number = index(number)
         asked = number if number >= 0 else newest + 1 + number
         if asked not in self._rounds:
             there = f"1 to {newest}" if self._rounds else "none"
-            raise IndexError(f"there is no round {number}; the rounds are {there}")
+            raise IndexError(f"there is no round {number}; must be one of {there}")
         return self._rounds[asked]
 
     def rows(self) -> Table:
@@ -343,7 +343,7 @@ class Run:
     def settings(self) -> dict[str, Any]:
         """All settings of the run by their names, `section.key`; its home alone has them."""
         if self.home is None:
-            raise ConfigurationError(f"{self.name}: the settings are in the run's home alone")
+            raise ConfigurationError(f"{self.name}: the settings are only in the run's home")
         texts = recorded_settings(Home(self.home).run(self.name))
         return {name: json.loads(text) for name, text in texts.items()}
 
@@ -378,10 +378,10 @@ class Run:
     def save(self, home: str | Path) -> Run:
         """Copy the run's home, which may be temporary, to a new folder; return the run there."""
         if self.home is None:
-            raise ConfigurationError(f"{self.name}: is in no home that could be copied")
+            raise ConfigurationError(f"{self.name}: is not in a home that could be copied")
         folder = Path(home)
         if os.path.lexists(folder):
-            raise ConfigurationError(f"{folder}: is there already; name a folder to make")
+            raise ConfigurationError(f"{folder}: exists; name a new folder")
         with naming(folder, (OSError, ValueError)):
             shutil.copytree(self.home, folder)
         return Run(replace(self.target, home=folder), self.name, self.rules)
@@ -505,7 +505,7 @@ def open(  # noqa: A001 - read as cmfl.open
         target = target_of(Path(home), name)
         return Run(target, target.run or "")
     if home is not None or address is None or blobs is None:
-        raise ConfigurationError("rpc_url= goes with address= and blobs=, and without a home")
+        raise ConfigurationError("rpc_url= needs address= and blobs=, and excludes a home")
     run = Run(target_on_node(rpc_url, address, chain_id, str(blobs)), name or "")
     run.snapshot()  # refused now, not at the first question
     return run
@@ -579,11 +579,11 @@ def target_of(home: Path, name: str | None) -> Target:
     if name is not None:
         if name not in names:
             raise ConfigurationError(
-                f"{home}: there is no run {name!r}; there are {', '.join(names)}"
+                f"{home}: there is no run {name!r}; must be one of {', '.join(names)}"
             )
         return Target(home, name)
     if len(names) > 1:
-        raise ConfigurationError(f"{home}: has several runs, name one of {', '.join(names)}")
+        raise ConfigurationError(f"{home}: has several runs; name one of {', '.join(names)}")
     return Target(home, names[0])
 
 
@@ -595,5 +595,5 @@ def names_in(home: Path) -> list[str]:
     names = [path.name for path in folder.iterdir() if path.is_dir()] if is_there else []
     there = sorted(name for name in names if RUN_NAME.fullmatch(name))
     if not there:
-        raise ConfigurationError(f"there is no run in {home}: make one by cmfl run")
+        raise ConfigurationError(f"there is no run in {home}; create one with cmfl run")
     return there

@@ -141,7 +141,7 @@ def verify_training(
     bounds = None if round is None else (round, round)
     if rounds is not None:
         if round is not None:
-            raise ConfigurationError("round= and rounds=: give one of them")
+            raise ConfigurationError("round= and rounds= exclude each other; give one")
         bounds = first_and_last(rounds)
     clients = [client] if isinstance(client, int) else client
     require(LIST, client=clients)
@@ -275,7 +275,7 @@ def _require_request(request: ReplayRequest) -> None:
         raise ConfigurationError(f"seed = {request.seed}: must not be negative")
     if request.attests is not None and (request.poisoned or request.trained_here):
         option = "--poisoned" if request.poisoned else "--trained-here"
-        raise ConfigurationError(f"--sign with {option}: only what the run records is attested")
+        raise ConfigurationError(f"--sign with {option}: only recorded training is attested")
     for client, salt in request.salts.items():
         if type(salt) is not bytes or len(salt) != 32:
             raise ConfigurationError(f"salts[{client}]: must be 32 bytes")

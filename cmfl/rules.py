@@ -117,8 +117,8 @@ def accept(
     if strategy == 3:
         if not is_usual:
             raise ValueError(
-                f"distance = {distance!r:.80}: goes with strategies 1 and 2 only; strategy 3 "
-                f"always measures directions"
+                f"distance = {distance!r:.80}: applies to strategies 1 and 2 only; strategy 3 "
+                "always measures directions"
             )
         return within(direction(updates, references, travel), accepted)
     if is_usual:
@@ -150,7 +150,7 @@ def matrix(name: str, vectors: Any, *, keeps_float64: bool = False) -> NDArray[A
         if rows.dtype not in {np.dtype(np.float32), np.dtype(np.float64)}:
             rows = rows.astype(np.float64)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{name}: the vectors differ in length, or are no numbers") from error
+        raise ValueError(f"{name}: the vectors differ in length, or are not numbers") from error
     if rows.ndim != 2 or not rows.size:
         raise ValueError(f"{name}: must be a matrix with a vector in each row, not {rows.shape}")
     if not all(np.isfinite(row).all() for row in rows):  # a row at a time, in less memory
@@ -165,7 +165,7 @@ def numbers(name: str, values: ArrayLike) -> NDArray[np.float64]:
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} = {values!r:.80}: must be numbers") from error
     if not array.ndim:
-        raise ValueError(f"{name} = {values!r:.80}: must be an array, and is one number")
+        raise ValueError(f"{name} = {values!r:.80}: must be an array, not one number")
     return array
 
 

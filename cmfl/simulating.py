@@ -201,7 +201,7 @@ def _recorded(
 
     if preset is not None or any(not key.startswith("machine.") for key in given):
         raise ConfigurationError(
-            "resume=True takes the run's own settings, and no others but machine.* and its code"
+            "resume=True uses the run's settings; only machine.* and its code can be given"
         )
     named = {
         "model.name": parts.model,
@@ -266,7 +266,7 @@ def opened_home(path: str | Path | None) -> Iterator[Path]:
     folder = Path(path)
     # Not Path.exists, which fails for a name that is too long.
     if os.path.lexists(folder) and not folder.is_dir():
-        raise ConfigurationError(f"home {folder}: is there already, and is no folder")
+        raise ConfigurationError(f"home {folder}: exists, but is not a folder")
     yield folder
 
 
@@ -336,7 +336,7 @@ def full_names(keywords: Mapping[str, object]) -> dict[str, object]:
             names |= {full_name(f"{name}.{key}"): single for key, single in value.items()}
         else:
             raise ConfigurationError(
-                f"{name}: is a section of settings, and takes a dict of them (given: {value!r:.80})"
+                f"{name} is a section of settings; must be a dict (given: {value!r:.80})"
             )
     return names
 
@@ -357,7 +357,7 @@ def full_name(name: str) -> str:
     if len(places) > 1:
         listed = ", ".join(places)
         raise ConfigurationError(
-            f"{name}: is the name of several settings, {listed}; write one of them in full, as in "
+            f"{name} is the name of several settings, {listed}; write the full name, as in "
             f'settings={{"{places[0]}": ...}}'
         )
     return places[0]
@@ -431,7 +431,7 @@ def _model_reference(model: object, folder: Path) -> str:
     if hasattr(model, "named_parameters") and not isinstance(model, type):
         kind = type(model).__name__
         raise ConfigurationError(
-            f"model.name: is a module; give its class, model={kind}, for each process makes its own"
+            f"model.name: is a module; give its class, model={kind}, as each process makes its own"
         )
     return reference("model.name", model, folder)
 
@@ -460,8 +460,8 @@ def _put_data(values: dict[str, Any], data: object, folder: Path) -> None:
         values["data"] = {"name": "file", "path": str(data)}
     elif hasattr(data, "columns") and hasattr(data, "to_numpy"):
         raise ConfigurationError(
-            "data: is a data frame: give cmfl.Data(x=..., y=...) with its arrays, or the path of a "
-            "file: frame.to_csv('mine.csv', index=False)"
+            "data: is a data frame; give cmfl.Data(x=..., y=...) with its arrays, or save a "
+            "file with frame.to_csv('mine.csv', index=False)"
         )
     else:
         values["data"] = {"name": reference("data.name", data, folder)}

@@ -119,7 +119,7 @@ class RemoteService:
                 token = read_file(token_file, MAX_TOKEN_BYTES).decode("latin-1").strip()
             if not 0 < len(token) <= MAX_TOKEN_BYTES:
                 raise ConfigurationError(
-                    f"--api-token-file {token_file}: holds no token, which has 1 to "
+                    f"--api-token-file {token_file}: must hold a token of 1 to "
                     f"{MAX_TOKEN_BYTES} characters"
                 )
         return RemoteService(url, token, timeout_seconds)
@@ -251,8 +251,8 @@ class Target:
         if not create and not self.chain_file.exists():
             # An unmounted disk looks like a home without a chain.
             raise ConfigurationError(
-                f"there is no chain at {self.chain_file}: is the disk mounted, and --home the "
-                f"right one? A run that lives on a node is resumed with --rpc-url"
+                f"there is no chain at {self.chain_file}; check that the disk is mounted and "
+                "--home is right. To resume a run on a node, give --rpc-url"
             )
         # All is imported before the home is made.
         from ledger.chain.embedded.embedded_chain import EmbeddedChain
@@ -282,16 +282,15 @@ class Target:
         if elsewhere := home.deployed():
             names = ", ".join(run.name for run in elsewhere)
             raise ConfigurationError(
-                f"there is no chain at {self.chain_file}: is the disk mounted? Where {names} was "
-                f"deployed on a node, name that with --rpc-url and --chain-id"
+                f"there is no chain at {self.chain_file}; check that the disk is mounted. If "
+                f"{names} is on a node, give --rpc-url and --chain-id"
             )
         runs = [RunPaths(path) for path in sorted(home.runs.iterdir()) if path.is_dir()]
         if runs and all(was_in_memory(run) for run in runs):
             names = ", ".join(run.name for run in runs)
             raise ConfigurationError(
-                f"{self.home} has no chain: {names} ran on the memory ledger (machine.ledger = "
-                f"memory), of which nothing is recorded; what they say of themselves, cmfl runs "
-                f"list shows"
+                f"{self.home} has no chain, because {names} ran on the memory ledger "
+                "(machine.ledger = memory). To see the claimed results, run cmfl runs list"
             )
 
     def require_contract(self) -> None:
@@ -303,9 +302,9 @@ class Target:
             created, newest = read_run_manifest(paths).block, chain.head().number
             if created > newest:
                 raise ports.ChainRolledBackError(
-                    f"{self.chain_file} ends with block {newest}, and the contract of run "
-                    f"{self.run!r} was created in block {created}: there is nothing to go on from; "
-                    f"put back a newer copy of the chain, or begin another run in another home"
+                    f"{self.chain_file} ends with block {newest}, but the contract of run "
+                    f"{self.run!r} is in block {created}. Restore a newer copy of the chain, "
+                    "or start another run in another home"
                 )
             self.ledger(chain)
 
@@ -352,8 +351,8 @@ class Target:
             return deployed[self.run]
         if not deployed:
             raise ConfigurationError(
-                f"there is no deployed run in {self.home}: make one by cmfl run, or name the "
-                f"contract with --address"
+                f"there is no deployed run in {self.home}; create one with cmfl run, or name "
+                "the contract with --address"
             )
         if len(deployed) > 1:
             names = ", ".join(deployed)
@@ -364,13 +363,13 @@ class Target:
         """Reject a service without a node: it gives blobs and proofs, but no chain."""
         if self.remote is not None and (self.rpc_url is None or self.address is None):
             raise ConfigurationError(
-                "--api gives blobs, and no chain: name the chain and the contract that you trust "
-                "with --rpc-url, --chain-id and --address"
+                "--api serves blobs, not a chain; name the trusted chain and contract with "
+                "--rpc-url, --chain-id and --address"
             )
 
     def node_chain_id(self) -> int:
         if self.chain_id is None:
-            raise ConfigurationError("--rpc-url needs --chain-id: the id that the node must have")
+            raise ConfigurationError("--rpc-url needs --chain-id, the node's chain id")
         return self.chain_id
 
 
@@ -424,7 +423,7 @@ def open_deployment(target: Target, *, is_alone: bool = True) -> Iterator[Remote
 def require_no_node(target: Target) -> None:
     """Reject a node in addition to a service; one that only a variable names is ignored."""
     if target.rpc_url not in {None, os.environ.get(URL_VARIABLE)}:
-        raise ConfigurationError("--rpc-url and --api: give one of them")
+        raise ConfigurationError("--rpc-url and --api exclude each other; give one")
 
 
 def download_proof(
@@ -459,7 +458,7 @@ def download_bundle(
             bundle = read_manifest(parts.manifest, parts)
             if bundle.round != round_number:
                 raise ServiceError(
-                    f"the bundle that was sent is of round {bundle.round}, not {round_number}"
+                    f"the service sent a bundle of round {bundle.round}, not {round_number}"
                 )
             _require_meant(target, bundle)
             yield path, bundle, parts
@@ -470,13 +469,13 @@ def _as_sent(what: str) -> Iterator[None]:
     try:
         yield
     except EncodingError as error:
-        raise ServiceError(f"what was sent as {what}: {error}") from error
+        raise ServiceError(f"the service sent an invalid {what}: {error}") from error
 
 
 def _require_meant(target: Target, basis: RoundBasis) -> None:
     if target.address not in {None, checksum(basis.address)}:
         raise ServiceError(
-            f"what was sent is of contract {checksum(basis.address)}, not of {target.address}"
+            f"the data are of contract {checksum(basis.address)}, not of {target.address}"
         )
     if target.chain_id not in {None, basis.chain_id}:
-        raise ServiceError(f"what was sent is of chain {basis.chain_id}, not of {target.chain_id}")
+        raise ServiceError(f"the data are of chain {basis.chain_id}, not of {target.chain_id}")

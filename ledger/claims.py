@@ -154,7 +154,7 @@ def _row(line: bytes, place: str) -> tuple[ClaimedRound, dict[str, Any]]:
     except (ValueError, RecursionError) as error:
         raise EncodingError(f"{place} is not JSON: {error!s:.200}") from error
     if not isinstance(values, dict):
-        raise EncodingError(f"{place} is no row of metrics: it must be a JSON object")
+        raise EncodingError(f"{place} is not a row of metrics; must be a JSON object")
     accepted = values.get("accepted")
     row = ClaimedRound(
         round=_whole(values, "round", place),
@@ -237,7 +237,7 @@ class EarlyStopRule:
             and (rule.patience is None or (type(rule.patience) is int and rule.patience > 0))
             and _is_number(rule.min_delta)
         ):
-            raise EncodingError(f"{SECTION} = {values!s:.80} is no rule")
+            raise EncodingError(f"{SECTION} = {values!s:.80} is not a rule")
         return rule
 
 

@@ -310,10 +310,10 @@ def _llvm() -> Any:
 
         if not llvmlite.__version__.startswith(LLVMLITE):
             finding = f"llvmlite is {llvmlite.__version__}, not {LLVMLITE}x"
-            raise NoMachineCodeError(f"{finding}: {install_command('fast')}")
+            raise NoMachineCodeError(f"{finding}; run {install_command('fast')}")
         import llvmlite.binding as llvm  # noqa: PLC0415
     except (ImportError, OSError) as error:
-        raise NoMachineCodeError(f"llvmlite: {error}: {install_command('fast')}") from error
+        raise NoMachineCodeError(f"llvmlite: {error}; run {install_command('fast')}") from error
     return llvm
 
 

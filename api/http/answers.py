@@ -99,7 +99,7 @@ STREAMS_EXHAUSTED = ProblemKind("streams-exhausted", 503, "There are too many st
 STREAMS_OF_ADDRESS = ProblemKind(
     "streams-of-address-exhausted", 429, "This address has too many streams"
 )
-BUSY = ProblemKind("busy", 503, "Somebody else is being served")
+BUSY = ProblemKind("busy", 503, "The service is busy")
 MAILBOX_UNREADABLE = ProblemKind("mailbox-unreadable", 503, "The mailbox cannot be read")
 VERIFICATION_NOT_FOUND = ProblemKind("verification-not-found", 404, "There is no such verification")
 REPORT_NOT_FOUND = ProblemKind("report-not-found", 404, "There is no such report")
@@ -161,7 +161,7 @@ def _refuse_unknown(request: Request, allowed: set[str]) -> None:
         FieldError(
             place="query",
             name=name[:100],
-            detail="is given more than once" if name in allowed else "is no parameter here",
+            detail="is given more than once" if name in allowed else "is not a parameter here",
         )
         for name, times in counted.items()
         if times > 1 or name not in allowed
@@ -307,7 +307,7 @@ class RequestView:
     def verify_unmoved(self) -> None:
         if not self.chain.is_unmoved():
             number = self.chain.block.number
-            raise ProblemError(CHAIN_MOVED, f"block {number} is another one now")
+            raise ProblemError(CHAIN_MOVED, f"block {number} was replaced by another block")
 
     def respond(self, answer: Mapping[str, Any], ended: RecordedEvent | None = None) -> Response:
         """Return an answer, or 304; `ended` ends the round that it follows from, if any."""

@@ -236,34 +236,34 @@ _NAME = "20260101T000000000Z-5c5c5c5c"
 DETAILS: dict[ProblemKind, str] = {
     kinds.REQUEST_INVALID: "query limit: Input should be less than or equal to 100",
     kinds.CHAIN_NOT_FOUND: "chain 5-1f1f1f1f is not served; 131277322940537-5c5c5c5c is",
-    kinds.CURSOR_INVALID: "it is altered, or of another query or version",
+    kinds.CURSOR_INVALID: "it was changed, or belongs to another query or version",
     kinds.DEPLOYMENT_NOT_FOUND: f"no deployment at {_ADDRESS} is served",
     kinds.ROUND_NOT_FOUND: "round 77 has not opened; the newest is 5",
     kinds.CLIENT_NOT_FOUND: "client 99 is not registered; there are 14",
     kinds.VOTES_NOT_FOUND: "the transaction is not to the contract: an account with code of its "
     "own called it",
-    kinds.BLOB_NOT_FOUND: f"{'5c' * 32} is not here",
+    kinds.BLOB_NOT_FOUND: f"{'5c' * 32} is missing",
     kinds.BLOB_DAMAGED: f"blob {'5c' * 32} is damaged: its bytes have another sha256",
-    kinds.RANGE_UNSATISFIABLE: "a blob of 120 bytes has none of these",
-    kinds.FEDERATION_NOT_WATCHED: "this service reads no mailbox",
-    kinds.STREAMS_EXHAUSTED: "64 streams are open already",
-    kinds.STREAMS_OF_ADDRESS: "8 streams of this address are open already",
-    kinds.BUSY: "another bundle is being made",
-    kinds.MAILBOX_UNREADABLE: "the mailbox does not answer now",
-    kinds.VERIFICATION_NOT_FOUND: f"there is no verification {_NAME} of it",
+    kinds.RANGE_UNSATISFIABLE: "the blob has 120 bytes and does not include this range",
+    kinds.FEDERATION_NOT_WATCHED: "this service does not read a mailbox",
+    kinds.STREAMS_EXHAUSTED: "64 streams are open; retry later",
+    kinds.STREAMS_OF_ADDRESS: "8 streams of this address are open",
+    kinds.BUSY: "another bundle is being built; retry later",
+    kinds.MAILBOX_UNREADABLE: "the mailbox does not respond; retry later",
+    kinds.VERIFICATION_NOT_FOUND: f"there is no verification {_NAME}",
     kinds.REPORT_NOT_FOUND: f"verification {_NAME} has no report",
     kinds.VERIFICATION_REFUSED: "no token is set, so only a request from the service's own machine "
     "starts a verification",
     kinds.VERIFICATION_RUNNING: f"verification {_NAME} runs; one runs at a time",
     kinds.HOST_NOT_SERVED: "header Host: rebound.example is not a name of this server",
-    kinds.BODY_TOO_LARGE: "a body has at most 65536 bytes",
-    kinds.TOKEN_NEEDED: "show a bearer token that this service knows",
+    kinds.BODY_TOO_LARGE: "a body may have at most 65536 bytes",
+    kinds.TOKEN_NEEDED: "send a valid bearer token",
     kinds.RATE_EXCEEDED: "at most 60 a minute",
     kinds.CHAIN_UNREACHABLE: "chain.sqlite cannot be opened: No such file or directory",
     kinds.CHAIN_NOT_SERVED: "the logs hold the registration of 3 clients, not of 14: they are not "
     "whole",
     kinds.CHAIN_DAMAGED: "chain.sqlite: block 17: its hash is not that of its header",
-    kinds.CHAIN_MOVED: "block 17 is another one now",
+    kinds.CHAIN_MOVED: "block 17 was replaced by another block",
 }
 """An example of the detail of each kind: the value and the rule."""
 TITLE = "CMFL ledger"
@@ -272,7 +272,7 @@ DESCRIPTION = """View of committee-based federated learning, as a chain records 
 Every answer is read as of one block and names it in `as_of`. The contract has enforced the data on
 the chain. The committee's majority has voted for a round's record (payload digests, dropout
 reasons, score claims), and incidents are claims of the decision's sender.
-Nothing of it is verified by this service when it answers: `cmfl audit` verifies it, and
+The service does not verify its answers: `cmfl audit` verifies them, and
 `verifications` run the same audit here, for clients that trust this service.
 
 A round that ended in a final block never changes: its answers name the block that ended it and

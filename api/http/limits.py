@@ -205,7 +205,7 @@ class Access(HttpMiddleware):
         is_shown = kind.lower() == "bearer" and any(matches)
         is_reading = self._reading_is_open and request.method in {"GET", "HEAD", "OPTIONS"}
         if self._tokens and not is_shown and not is_reading:
-            challenge, detail = "Bearer", "show a bearer token that this service knows"
+            challenge, detail = "Bearer", "send a valid bearer token"
             return problem(
                 request, kinds.TOKEN_NEEDED, detail, headers={"WWW-Authenticate": challenge}
             )

@@ -63,11 +63,14 @@ class Streams:
         if self._open[address] >= self._most_of_address:
             raise ProblemError(
                 kinds.STREAMS_OF_ADDRESS,
-                f"{self._most_of_address} streams of this address are open already; close one, or "
-                f"read the same from the list of rounds",
+                f"{self._most_of_address} streams of this address are open; close one, or "
+                "poll the list of rounds",
             )
         if self._open.total() >= self._most:
-            raise ProblemError(kinds.STREAMS_EXHAUSTED, f"{self._most} streams are open already")
+            raise ProblemError(
+                kinds.STREAMS_EXHAUSTED,
+                f"{self._most} streams are open; retry later",
+            )
         self._open[address] += 1
         try:
             yield
@@ -146,7 +149,7 @@ def parse_range(header: str | None, size: int) -> range | None:
         if match[2] and int(match[2]) < first:
             return None  # not a range at all: it is ignored
     if first >= end:
-        raise ValueError(f"a blob of {size} bytes has none of these")
+        raise ValueError(f"the blob has {size} bytes and does not include this range")
     return range(first, end)
 
 

@@ -45,7 +45,7 @@ Whole = Annotated[
 
 @_proofs.answers(
     "/proof/{client}",
-    "What became of a client, as a proof",
+    "A client's outcome, as a proof",
     None,
     (*OF_ROUND, kinds.CLIENT_NOT_FOUND),
     media=success(
@@ -96,7 +96,7 @@ def read_bundle(
     history = reading.chain.history(served)
     history.opened(number)
     if not _one_at_a_time.acquire(blocking=False):
-        raise ProblemError(kinds.BUSY, "another bundle is being made")
+        raise ProblemError(kinds.BUSY, "another bundle is being built; retry later")
     try:
         with reading.chain.snapshot(served) as ledger:
             export = prepare_export(ledger, history.blobs, number, whole=whole)
@@ -180,7 +180,7 @@ def _sent(request: Request, name: str, prefix: str = "") -> Response:
         try:
             file, size = stack.enter_context(histories.blobs.opened(digest, histories.largest_blob))
         except BlobMissingError as error:
-            raise ProblemError(kinds.BLOB_NOT_FOUND, f"{name} is not here") from error
+            raise ProblemError(kinds.BLOB_NOT_FOUND, f"{name} is missing") from error
         except BlobError as error:
             raise ProblemError(kinds.BLOB_DAMAGED, str(error)) from error
         return send_blob(request, stack, file, size, headers)

@@ -170,9 +170,7 @@ def list_rounds(
 @_rounds.answers("/{number}", "One round", RoundAnswer, OF_ROUND)
 def read_round(
     asked: OneRound,
-    full: Annotated[
-        bool, Query(description="tell all parts too, but for the score vectors")
-    ] = False,
+    full: Annotated[bool, Query(description="include all parts except the score vectors")] = False,
 ) -> Response:
     """Return a round in numbers, with links to its parts, or whole.
 
@@ -194,7 +192,7 @@ def explain_round(asked: OneRound) -> Response:
 
 
 @_rounds.answers(
-    "/{number}/updates", "What became of each trainer's update", UpdatesAnswer, OF_ROUND
+    "/{number}/updates", "The outcome of each trainer's update", UpdatesAnswer, OF_ROUND
 )
 def read_updates(asked: OneRound) -> Response:
     """Return for each sampled trainer: commitment, payload, rank, distance and outcome.
@@ -249,7 +247,7 @@ def read_committee(asked: OneRound) -> Response:
     return asked.respond(answers_parts.committee(asked.view), record=True, incidents=True)
 
 
-@_rounds.answers("/{number}/aggregation", "What was aggregated", AggregationAnswer, OF_ROUND)
+@_rounds.answers("/{number}/aggregation", "The aggregation", AggregationAnswer, OF_ROUND)
 def read_aggregation(asked: OneRound) -> Response:
     """Return S_a with its weights, and all that the voted result binds.
 
@@ -301,7 +299,7 @@ def list_client_rounds(
 
 @_places.answers(
     "/evidence",
-    "Which clients were banned, refused or left out, and why",
+    "Banned, refused and left-out clients, with reasons",
     EvidenceAnswer,
     OF_CLIENT_PAGE,
     media=EXPORTED,
@@ -337,7 +335,7 @@ DigestAsked = Annotated[
 ]
 
 
-@_places.answers("/digests/{digest}", "Where a digest stands", DigestAnswer, OF_PAGE)
+@_places.answers("/digests/{digest}", "Occurrences of a digest", DigestAnswer, OF_PAGE)
 def find_digest(reading: OneChain, address: Address, digest: DigestAsked, page: Paged) -> Response:
     """Return the kind, the round and the client of each place of a digest or a hash.
 

@@ -38,7 +38,7 @@ def read_series(reading: OneChain, address: Address) -> Response:
 
 @_runs.answers(
     "/training",
-    "Which updates auditors have repeated",
+    "Updates that auditors have repeated",
     TrainingAnswer,
     (*OF_DEPLOYMENT, kinds.BUSY, kinds.MAILBOX_UNREADABLE),
 )
@@ -56,7 +56,7 @@ def read_training(reading: OneChain, address: Address, rounds: RoundsQuery) -> R
 
 @_runs.answers(
     "/events",
-    "What happens, as it happens",
+    "Live events",
     None,
     (*OF_DEPLOYMENT, kinds.STREAMS_EXHAUSTED, kinds.STREAMS_OF_ADDRESS),
     media=success(
@@ -107,7 +107,7 @@ _OF_FEDERATION = (*OF_DEPLOYMENT, kinds.FEDERATION_NOT_WATCHED, kinds.BLOB_NOT_F
 
 @_runs.answers(
     "/federation",
-    "Who has done what in the open round, and who is late",
+    "Each client's part in the open round, and late clients",
     FederationAnswer,
     _OF_FEDERATION,
 )

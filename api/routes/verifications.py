@@ -278,7 +278,7 @@ def begin_verification(reading: OneChain, address: Address, asked: VerificationR
     if (granted := permission(request, settings)) is not VerificationPermission.GRANTED:
         raise ProblemError(kinds.VERIFICATION_REFUSED, _REFUSALS[granted])
     if is_foreign_page(request, settings):
-        raise ProblemError(kinds.VERIFICATION_REFUSED, "a page of another origin may not start one")
+        raise ProblemError(kinds.VERIFICATION_REFUSED, "another origin's page may not start one")
     path, ledger = reading.chain.path, reading.deployment(address).ledger
     task = AuditTask(settings, path, ledger.address, ledger.from_block, asked.strict, asked.head)
     entry, is_new = request.app.state.verifications.begin(task)
@@ -330,7 +330,7 @@ def _found(reading: RequestView, address: str) -> dict[str, tuple[RequestedAudit
 def _one(reading: RequestView, address: str, name: str) -> tuple[RequestedAudit, bytes]:
     found = _found(reading, address).get(name)
     if found is None:
-        raise ProblemError(kinds.VERIFICATION_NOT_FOUND, f"there is no verification {name} of it")
+        raise ProblemError(kinds.VERIFICATION_NOT_FOUND, f"there is no verification {name}")
     return found
 
 

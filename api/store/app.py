@@ -244,8 +244,7 @@ def serve(
                 # removed with its own old round.
                 raise ConfigurationError(
                     f"--folder {settings.folder} has {others[0].name}, of another contract, whose "
-                    f"blobs are unknown: use --keep-rounds with a folder of one contract, or with "
-                    f"a home"
+                    "blobs are unknown; use --keep-rounds with a home or a folder of one contract"
                 )
             run_server(server_for(settings, ledger, pinned or frozenset), listener, on_listening)
 
@@ -265,8 +264,8 @@ def resolve_public_urls(
     address, port = listener.getsockname()[:2]
     if not public_urls and ipaddress.ip_address(address).is_unspecified:
         raise ConfigurationError(
-            f"--host {host} is every address of this machine, and an upload is signed for one "
-            f"place: give --public-url, the URL that clients are given"
+            f"--host {host} means every address of this machine, but uploads are signed for "
+            "one URL; give the clients' URL with --public-url"
         )
     bracketed = f"[{host}]" if ":" in host else host
     urls = []

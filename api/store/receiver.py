@@ -274,7 +274,7 @@ ROUND_NOT_TAKEN = ProblemKind(
     "round-not-taken", 409, "The round is neither open nor next to the open one"
 )
 QUOTA_EXCEEDED = ProblemKind("quota-exceeded", 429, "The client has used up its quota of the round")
-BODY_WRONG = ProblemKind("body-wrong", 422, "The bytes are not those that were announced")
+BODY_WRONG = ProblemKind("body-wrong", 422, "The bytes differ from the announced ones")
 TOO_SLOW = ProblemKind("too-slow", 408, "The body did not arrive in time")
 DISK_FULL = ProblemKind("disk-full", 507, "The store's disk is full")
 DISK_FAILS = ProblemKind("disk-fails", 503, "The store's folder cannot be used")
@@ -300,7 +300,7 @@ class Receiver:
         permissions, name = self.permissions.now(), f"client {upload.client}"
         clients = len(permissions.registry)
         if upload.client >= clients:
-            detail = f"{name} is none of the {clients} registered ones"
+            detail = f"{name} is not one of the {clients} registered ones"
             raise ProblemError(UPLOAD_REFUSED, detail)
         client = permissions.registry[upload.client]
         if not is_signed_by(client.address, self.permissions.domain, upload, signature):
@@ -329,12 +329,12 @@ class Receiver:
         writers = {one.address for one in permissions.registry if not one.is_banned_in(now)}
         if address not in self.settings.auditors and address not in writers:
             detail = (
-                f"0x{address.hex()}, whose signature it is for this contract, this place and these "
-                f"bytes, is no auditor of this store and no client that may write"
+                f"0x{address.hex()}, whose signature it is for this contract, this place and "
+                "these bytes, is neither an auditor of this store nor a client that may write"
             )
             raise ProblemError(UPLOAD_REFUSED, detail)
         if not 1 <= round_number <= permissions.ended:
-            detail = f"round {round_number} is none of the {permissions.ended} ended ones"
+            detail = f"round {round_number} is not one of the {permissions.ended} ended ones"
             raise ProblemError(ROUND_NOT_ENDED, detail)
         fields = (upload.round, upload.client, upload.url, upload.digest, upload.size)
         return AttestationUpload(*fields, address), permissions
@@ -380,7 +380,7 @@ class Receiver:
                     is_first = received == 0
                     received += len(part)
                     if received > size:
-                        raise ProblemError(BODY_WRONG, f"there are more than {size} bytes")
+                        raise ProblemError(BODY_WRONG, f"the body has more than {size} bytes")
                     buffer += part
                     if is_first or len(buffer) >= PIECE:
                         await to_thread.run_sync(take, bytes(buffer))
@@ -403,7 +403,7 @@ class Receiver:
         header = request.headers.get("authorization", "")
         length = request.headers.get("content-length", "")
         if "transfer-encoding" in request.headers or not (length.isascii() and length.isdigit()):
-            raise ProblemError(LENGTH_NEEDED, "a body without Content-Length is not read")
+            raise ProblemError(LENGTH_NEEDED, "the request needs a Content-Length header")
         if int(length[:20]) > max_bytes:
             detail = f"a body of {length[:20]} bytes is over the limit of {max_bytes}"
             raise ProblemError(BODY_TOO_LARGE, detail)
@@ -437,19 +437,19 @@ class IncomingFile:
     def write(self, piece: bytes) -> None:
         self._missing -= len(piece)
         if self._missing < 0:
-            raise EncodingError("there are more bytes than were announced")
+            raise EncodingError("the body is longer than announced")
         self._hash.update(piece)
         self._disk.append(self._path, piece)
 
     def finish(self, target: Path) -> None:
         """Give the file its name, durably, if its bytes are the announced ones."""
         if self._missing:
-            raise EncodingError(f"{self._missing} bytes are missing of those that were announced")
+            raise EncodingError(f"{self._missing} announced bytes are missing")
         if self._hash.digest() != self._digest:
-            raise EncodingError(f"the bytes have another sha256 than {self._digest.hex()}")
+            raise EncodingError(f"the sha256 of the bytes is not {self._digest.hex()}")
         # A process that cleans up the folder removes the file, or its first part.
         if self._path.stat().st_size != self._size:
-            raise OSError(errno.EIO, "a part of the file was removed meanwhile", str(self._path))
+            raise OSError(errno.EIO, "a part of the file has been removed", str(self._path))
         self._disk.make_folders(target.parent)
         self._disk.sync_files([self._path])
         self._disk.rename(self._path, target)

@@ -115,7 +115,7 @@ class BlobRoutes:
                 path = self._blobs.path_of(digest)
                 file = await to_thread.run_sync(stack.enter_context, open_file(path))
             except FileNotFoundError:
-                raise ProblemError(BLOB_NOT_FOUND, f"{name} is not here") from None
+                raise ProblemError(BLOB_NOT_FOUND, f"{name} is missing") from None
             size = os.fstat(file.fileno()).st_size
             if is_known(request, headers["ETag"]):
                 return Response(status_code=304, headers=headers)
@@ -124,7 +124,7 @@ class BlobRoutes:
             # A client that asks before it uploads would not replace a damaged blob.
             is_intact = partial(self._integrity.is_intact, digest, size)
             if not await to_thread.run_sync(is_intact, limiter=self._hashing):
-                raise ProblemError(BLOB_NOT_FOUND, f"{name} is damaged here")
+                raise ProblemError(BLOB_NOT_FOUND, f"this store's copy of {name} is damaged")
             headers["Content-Length"] = str(size)
             return Response(headers=headers, media_type=MEDIA_TYPE)
 
@@ -165,7 +165,9 @@ def _digest_of(request: Request) -> Digest:
     return Digest(bytes.fromhex(name))
 
 
-ENVELOPE_INVALID = ProblemKind("envelope-invalid", 422, "The bytes are no envelope of this board")
+ENVELOPE_INVALID = ProblemKind(
+    "envelope-invalid", 422, "The bytes are not an envelope of this mailbox"
+)
 BOARD_NOT_FOUND = ProblemKind("board-not-found", 404, "There is no such board")
 
 LEAST_ENVELOPES = 256
@@ -272,13 +274,13 @@ def _decode(
     data: bytes, digest: Digest, board: Board, permissions: uploads.WritePermissions
 ) -> Envelope:
     if sha256(data) != digest:
-        raise ProblemError(uploads.BODY_WRONG, f"the bytes have another sha256 than {digest.hex()}")
+        raise ProblemError(uploads.BODY_WRONG, f"the sha256 of the bytes is not {digest.hex()}")
     envelope = decode_mail(data, board)
     if envelope is None:
-        raise ProblemError(ENVELOPE_INVALID, "these are not the bytes of an envelope of this board")
+        raise ProblemError(ENVELOPE_INVALID, "the bytes are not an envelope of this mailbox")
     clients = len(permissions.registry)
     if envelope.client >= clients:
-        detail = f"client {envelope.client} is none of the {clients} registered ones"
+        detail = f"client {envelope.client} is not one of the {clients} registered ones"
         raise ProblemError(ENVELOPE_INVALID, detail)
     return envelope
 
@@ -316,5 +318,5 @@ def _quota(settings: StoreSettings, clients: int, upload: Upload) -> tuple[int, 
 
 def _number(name: str, text: str) -> int:
     if not _NUMBER.fullmatch(text) or int(text) >= 2**64:
-        raise ProblemError(BOARD_NOT_FOUND, f"{name} is a whole number below 2**64")
+        raise ProblemError(BOARD_NOT_FOUND, f"{name} must be a whole number below 2**64")
     return int(text)

@@ -52,7 +52,7 @@ def false_model(  # noqa: PLR0913, PLR0917 - everything that a training needs
     work = Workload(model, [samples], {}, data.collate, longer, device, path="plain")
     update = train_alone(work, initial, named_stream(seed, "false labels").bytes(32))
     if not np.isfinite(update).all():
-        raise TrainingError("the attackers' model of false labels diverged: lower the rate")
+        raise TrainingError("the attackers' false-label model diverged; lower the rate")
     return initial - update
 
 

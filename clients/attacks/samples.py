@@ -125,7 +125,7 @@ def triggered(data: FederatedData, test: Samples) -> Samples:
     others = test.y != TARGET
     if not others.any():
         raise ConfigurationError(
-            f"all test samples of {data.name!r} are of class {TARGET}, that of 'backdoor'"
+            f"all test samples of {data.name!r} are of class {TARGET}, the target of 'backdoor'"
         )
     trigger = trigger_for(data.form, data.test.x)
     return frozen_samples(trigger(test.x[others]), np.full(int(others.sum()), TARGET))

@@ -108,7 +108,7 @@ class Attack:
         value, range_, name = parameters.factor, self.factor, f"attack {self.name!r}"
         if range_ is None:
             if value is not None:
-                raise ConfigurationError(f"malice.factor = {value}: {name} takes none")
+                raise ConfigurationError(f"malice.factor = {value}: {name} takes no factor")
             return 1.0
         if value is None:
             return range_.usual

@@ -57,8 +57,8 @@ class Frame:
         history = attacker.history
         if attacker.model is None or history is None:
             raise ConfigurationError(
-                "this attack needs one model for all clients, and one that the attackers have "
-                "trained on false labels: it attacks a committee or a server"
+                "this attack needs one model for all clients, and a model trained by the "
+                "attackers on false labels; use it against a committee or a server"
             )
         own, dimension = attacker.colluders, attacker.colluders.shape[1]
         noise = attacker.rng.standard_normal(own.shape)

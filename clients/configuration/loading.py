@@ -88,8 +88,8 @@ def load_recorded(
     for key, name in code_named_in(values).items():
         if key not in given:
             raise ConfigurationError(
-                f"{path}: {key} = {name!r:.120} names code outside this program, which runs only "
-                f"if you name it yourself: if you trust it, add --set {key}=YOUR_COPY"
+                f"{path}: {key} = {name!r:.120} names external code, which is not executed; "
+                f"if you trust the code, add --set {key}=YOUR_COPY"
             )
     with_settings(values, settings)
     if document is not None:
@@ -216,8 +216,8 @@ def samples_with_salt(configuration: Configuration, path: Path, salt: bytes) -> 
     """Return number and digest of the samples in an owner's file."""
     if configuration.data.name != OWN.name:
         raise ConfigurationError(
-            f"{path}: the samples of {configuration.data.name!r} are divided from files for all: "
-            f"an owner registers their number alone"
+            f"{path}: the clients share the files of {configuration.data.name!r}, so an owner "
+            "registers only a number of samples (--samples)"
         )
     options = parse_settings(OwnOptions, configuration.data.options, "data.options")
     train = read_own(path, options).train
@@ -232,7 +232,7 @@ def data_of_owners(
     if clients != count:
         raise ConfigurationError(f"protocol.clients = {clients}: the registry has {count} clients")
     if configuration.malice != MaliceSection():
-        raise ConfigurationError("malice is set: owners act for themselves here; leave it out")
+        raise ConfigurationError("malice is set, but is only for simulations; remove it")
     if configuration.data.name == OWN.name:
         options = parse_settings(OwnOptions, configuration.data.options, "data.options")
         return trial_data(options, clients, named_stream(configuration.seed, "tried data"))

@@ -116,7 +116,7 @@ def put_setting(values: dict[str, Any], name: str, value: object) -> None:
     for section in sections:
         values = values.setdefault(section, {})
         if not isinstance(values, dict):
-            raise ConfigurationError(f"{name}: {section} is no section")
+            raise ConfigurationError(f"{name}: unknown section {section} (see cmfl settings)")
     if value is None:
         values.pop(last, None)
     else:
@@ -127,7 +127,7 @@ def data_options(settings: tuple[str, ...]) -> dict[str, Any]:
     """Return the options of a data set among settings of the command line."""
     for setting in settings:
         if not setting.strip().startswith("data.options."):
-            raise ConfigurationError(f"--set {setting}: only data.options.NAME=VALUE says a form")
+            raise ConfigurationError(f"--set {setting}: must be data.options.NAME=VALUE")
     values: dict[str, Any] = {"data": {"options": {}}}
     with_settings(values, settings)
     return dict(values["data"]["options"])
@@ -190,7 +190,7 @@ def _require_tracker(section: TrackSection) -> None:
         )
     for name in ("tensorboard", "wandb"):
         if "://" in section.used.get(name, ""):
-            raise ConfigurationError(f"track.{name}: must be a folder, and no URL")
+            raise ConfigurationError(f"track.{name}: must be a folder, not a URL")
     for name in ("mlflow", "link"):
         try:
             host = urlsplit(getattr(section, name) or "").netloc
@@ -198,8 +198,8 @@ def _require_tracker(section: TrackSection) -> None:
             raise ConfigurationError(f"track.{name}: {error}") from error
         if "@" in host:
             raise ConfigurationError(
-                f"track.{name}: a URL with a user or a password would be written down; MLflow "
-                f"takes them from MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
+                f"track.{name}: a URL must not contain a user or a password; set "
+                "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD instead"
             )
 
 
@@ -248,24 +248,24 @@ def require_no_live_settings(configuration: Configuration) -> None:
     require_all_rounds(stops_early=configuration.early_stop.rule() is not None)
     if configuration.track.used:
         raise ConfigurationError(
-            "track: only `cmfl run` logs its rounds while it runs; leave it out, and log a run of "
-            "several owners with `cmfl track`"
+            "track: applies to `cmfl run` only; remove it, and log a run of several owners "
+            "with `cmfl track`"
         )
 
 
 def require_all_rounds(*, stops_early: bool) -> None:
     """Refuse an early stop where no process could end the run by it."""
     if stops_early:
-        raise ConfigurationError("early_stop: only `cmfl run` ends a run by it; leave it out")
+        raise ConfigurationError("early_stop: applies to `cmfl run` only; remove it")
 
 
 def require_unpredictable(beacon: Beacon, *, is_allowed: bool = False) -> None:
     """Refuse a run of several owners whose seeds can be predicted, unless that is allowed."""
     if beacon is Beacon.NONE and not is_allowed:
         raise ConfigurationError(
-            'protocol.beacon = "none": late trainers and a primary that work together can choose '
-            'the next seed, so a run of several owners has "block"; '
-            f"{ALLOW_PREDICTABLE} accepts it"
+            'protocol.beacon = "none": late trainers and a primary can together choose the '
+            'next seed. For a run of several owners use "block", or accept the risk with '
+            f"{ALLOW_PREDICTABLE}"
         )
 
 
@@ -325,14 +325,14 @@ def configuration_from_document(
         if key not in given and reference not in names:
             # No code runs because a document names it.
             raise ConfigurationError(
-                f"the run's {key} is {str(reference)[:80]!r}, which is code of its owner's: if you "
+                f"the run's {key} is {str(reference)[:80]!r}, code of the run's owner; if you "
                 f"trust it, name your own copy with --set {key}=FILE.py:NAME"
             )
         if isinstance(reference, str) and is_reference(reference):
             require_same_code(document, key, user_code(key, reference))
     configuration = parse(values)
     if configuration.parameters(document.parameters.dimension) != document.parameters:
-        raise ConfigurationError("no configuration has the parameters of the run document")
+        raise ConfigurationError("the run document's parameters do not match any configuration")
     return configuration
 
 
@@ -349,8 +349,8 @@ def require_same_code(document: RunDocument, key: str, code: UserCode) -> None:
         if bound.get(kind) != digest:
             raise ConfigurationError(
                 f"{key} = {code.label!r}: the run's code has {kind} "
-                f"{str(bound.get(kind, 'none'))[:100]}, and this has {digest}: name a copy of the "
-                f"run's code"
+                f"{str(bound.get(kind, 'none'))[:100]}, but this code has {digest}; name a "
+                "copy of the run's code"
             )
 
 
@@ -390,7 +390,7 @@ def _require_local(setting: str) -> None:
         return
     if key not in {*_LOCAL, *paths} and key.partition(".")[0] not in _LOCAL:
         raise ConfigurationError(
-            f"--set {setting}: the run document says that; of this machine are "
+            f"--set {setting}: the run document fixes this setting; you can set only "
             f"{', '.join((*_LOCAL, *paths))}"
         )
 
@@ -403,9 +403,8 @@ def _without_rules(parameters: Parameters, settings: tuple[str, ...]) -> tuple[s
         return settings
     if key not in given:
         raise ConfigurationError(
-            f"the run's distance is {name.label} (sha256 {name.digest}), which is code of its "
-            f"owner's: if you trust it, name your own copy with --set {key}=FILE.py:"
-            f"{name.function}"
+            f"the run's distance is {name.label} (sha256 {name.digest}), code of the run's owner; "
+            f"if you trust it, name your own copy with --set {key}=FILE.py:{name.function}"
         )
     use_rule(name, given[key])
     return tuple(setting for setting in settings if key_and_value(setting)[0] != key)
@@ -420,5 +419,5 @@ def key_and_value(setting: str) -> tuple[str, str]:
 def _table(document: Mapping[str, Any], key: str) -> dict[str, Any]:
     table = document.get(key, {})
     if not isinstance(table, dict) or not all(isinstance(name, str) for name in table):
-        raise ConfigurationError(f"the run document's {key} is no table")
+        raise ConfigurationError(f"the run document's {key} is not a table")
     return dict(table)

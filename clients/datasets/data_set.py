@@ -77,8 +77,8 @@ class DataSet:
     def records(self, path: Path | None, options: SettingsTable | None = None) -> Records:
         if self.is_declared:
             raise ConfigurationError(
-                f"data.name = {self.name}: each client has samples of its own, and nobody those of "
-                f"all: deploy with cmfl deploy --registry, and give each worker its own by --data"
+                f"data.name = {self.name}: each client has its own samples, so no single "
+                "process can load them all; use cmfl deploy --registry and cmfl worker --data"
             )
         if self.has_path != (path is not None):
             rule = "needs the path of its files" if self.has_path else "takes no path"
@@ -105,7 +105,7 @@ MAX_FILES = 1000
 def fetch(source: HubFiles, destination: Path) -> tuple[Path, ...]:
     """Download all files of the hub of HF_ENDPOINT into a new folder, without a token, or none."""
     if destination.exists():
-        raise ConfigurationError(f"{destination} is there already")
+        raise ConfigurationError(f"{destination} exists; name a new folder")
     hub = imported("huggingface_hub", "fetch", "downloads")
     errors = imported("huggingface_hub.errors", "fetch", "downloads")
     destination.parent.mkdir(parents=True, exist_ok=True)
@@ -133,12 +133,12 @@ def _downloaded(hub: Any, source: HubFiles, folder: Path) -> list[Path]:
         path = Path(hub.hf_hub_download(source.repository, file.rfilename, **asked))
         size, name = path.stat().st_size, file.rfilename
         if file.size is not None and size != file.size:
-            raise ConfigurationError(f"{name}: {size} bytes came, {file.size} are stated")
+            raise ConfigurationError(f"{name}: expected {file.size} bytes, got {size}")
         if file.lfs is not None:
             with path.open("rb") as content:
                 digest = hashlib.file_digest(content, "sha256").hexdigest()
             if digest != (stated := file.lfs.sha256):
-                raise ConfigurationError(f"{name}: sha256 {digest} came, {stated} is stated")
+                raise ConfigurationError(f"{name}: expected sha256 {stated}, got {digest}")
         fetched.append(path)
     return fetched
 
@@ -152,7 +152,7 @@ def _listed(api: Any, source: HubFiles) -> tuple[str, list[Any]]:
         total = sum(file.size or 0 for file in files)
         if total > MAX_BYTES or len(files) > MAX_FILES:
             raise ConfigurationError(
-                f"{source.repository}: {len(files)} files of {total} bytes: over the limits"
+                f"{source.repository} has {len(files)} files of {total} bytes, over the limits"
             )
         if files:
             return info.sha, files

@@ -63,7 +63,7 @@ def parse_settings(table: type[T], values: Mapping[str, Any], where: str) -> T:
         if first["type"] == "missing":
             key = str(first["loc"][0])[:80]
             description = sentence_of(table, key) or "it has no default"
-            raise ConfigurationError(f"{where}.{key}: must be given: {description}") from error
+            raise ConfigurationError(f"{where}.{key} is required ({description})") from error
         raise ConfigurationError(f"{where}.{first_error(error)}") from error
 
 
@@ -277,7 +277,7 @@ def next_tokens(where: str, x: NDArray[Any]) -> NDArray[np.int64]:
     y[:, :-1] = np.where(x[:, 1:] == NO_TOKEN, NO_TARGET, x[:, 1:])
     alone = (y == NO_TARGET).all(axis=1)
     if alone.any():
-        raise ConfigurationError(f"{where}: x: row {np.argmax(alone)} has 1 token, not 2 or more")
+        raise ConfigurationError(f"{where}: row {np.argmax(alone)} of x has 1 token, not 2 or more")
     return y
 
 

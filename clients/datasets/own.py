@@ -110,7 +110,7 @@ class OwnOptions(SettingsTable):
     @classmethod
     def _are_tokens_of_tasks_about_them(cls, inputs: str, info: ValidationInfo) -> str:
         if info.data.get("task") in PER_TOKEN and inputs != "tokens":
-            raise PydanticCustomError("inputs", "must be tokens: the task is about them")
+            raise PydanticCustomError("inputs", "must be tokens for this task")
         return inputs
 
     @field_validator("classes")
@@ -130,16 +130,16 @@ class OwnOptions(SettingsTable):
         if info.data.get("inputs") == "tokens" and len(shape) != 1:
             raise PydanticCustomError("shape", "tokens have a shape of one size")
         if np.prod(shape, dtype=object) > MOST_NUMBERS:
-            raise PydanticCustomError("shape", "one input has at most 2^24 numbers")
+            raise PydanticCustomError("shape", "an input may have at most 2^24 numbers")
         return shape
 
     @field_validator("vocabulary")
     @classmethod
     def _goes_with_tokens(cls, vocabulary: int | None, info: ValidationInfo) -> int | None:
         if (info.data.get("inputs") == "tokens") != (vocabulary is not None):
-            raise PydanticCustomError("vocabulary", "goes with inputs = tokens and is needed there")
+            raise PydanticCustomError("vocabulary", "is only for inputs = tokens, and required")
         if info.data.get("task") in LANGUAGE and vocabulary != info.data.get("classes"):
-            raise PydanticCustomError("vocabulary", "must be classes: tokens are what is learned")
+            raise PydanticCustomError("vocabulary", "must be classes for a task of tokens")
         return vocabulary
 
     @property
@@ -181,7 +181,7 @@ class OwnOptions(SettingsTable):
             y = class_numbers(f"{where}: y", y, self.classes)
         if self.task in PER_TOKEN:
             if ((x == NO_TOKEN) & (y != NO_TARGET)).any():
-                raise ConfigurationError(f"{where}: y: must be {NO_TARGET} where x is {NO_TOKEN}")
+                raise ConfigurationError(f"{where}: y must be {NO_TARGET} at each x of {NO_TOKEN}")
             require_targets(f"{where}: y", y)
         return frozen_samples(x, y)
 
@@ -197,7 +197,7 @@ def read_own(path: Path, options: OwnOptions) -> OwnSamples:
     """Return the samples of one owner."""
     if path.is_file() and path.suffix not in SUFFIXES:
         given = path.suffix or "no extension"
-        raise ConfigurationError(f"{path}: {given}; own samples are in an .npz or a .safetensors")
+        raise ConfigurationError(f"{path}: {given}; must be an .npz or .safetensors file")
     if path.suffix == TENSORS and isinstance(options.classes, list):
         raise ConfigurationError(f"{path}: data.options.classes are names; use .npz, not tensors")
     rules = options.rules(TRAINING, "samples")
@@ -231,7 +231,7 @@ def trial_data(options: OwnOptions, clients: int, rng: np.random.Generator) -> F
 
 
 def _no_pool(_: Records, __: OwnOptions, ___: np.random.Generator) -> PooledData:
-    raise AssertionError("`records` refuses first: the samples of all clients are private")
+    raise AssertionError("`records` refuses first, because the samples of all clients are private")
 
 
 OWN = DataSet("own", OwnOptions, _no_pool, owned_by="owners", is_declared=True)

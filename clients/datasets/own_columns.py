@@ -115,7 +115,7 @@ class FileOptions(SettingsTable):
     def _has_classes(cls, task: Task | None, info: ValidationInfo) -> Task | None:
         has_names = isinstance(info.data.get("classes"), list)
         if has_names and task not in {None, "classify", "token-classify"}:
-            raise PydanticCustomError("task", "has no classes, of which data.options.classes names")
+            raise PydanticCustomError("task", "has no data.options.classes")
         return task
 
     @property
@@ -155,7 +155,7 @@ class ColumnRoles:
             for name in self.features:
                 if held[name].ndim != 1 or held[name].dtype.kind not in "biuf":
                     raise ConfigurationError(
-                        f"{where}: {name}: must be numbers, or the only feature"
+                        f"{where}: column {name} must hold numbers, or be the only feature"
                     )
             with np.errstate(over="ignore"):  # what is too large is refused with its row
                 x = np.stack([held[n].astype(np.float32) for n in self.features], axis=1)
@@ -178,7 +178,7 @@ def column_roles(
         present = [name for wanted in ((given,) if given else usual) for name in found(wanted)]
         if len(present) > 1:
             raise ConfigurationError(
-                f"{where}: {' and '.join(map(repr, present))}: choose one with data.options.{role}"
+                f"{where}: {' and '.join(map(repr, present))}; choose one, data.options.{role}"
             )
         if given and not present:
             refuse(f"data.options.{role} = {given!r}")
@@ -204,7 +204,7 @@ def column_roles(
     count, given = Counter(map(plain_name, names)), Counter(roles.columns)
     twice = next((n for n in roles.columns if given[n] > 1 or count[plain_name(n)] > 1), None)
     if twice is not None:
-        raise ConfigurationError(f"{where}: {twice}: is named twice; a column has one role")
+        raise ConfigurationError(f"{where}: column {twice} is named twice; a column has one role")
     return roles
 
 
@@ -219,8 +219,8 @@ def _require_read(
         if name is not None and not is_there:
             rest = [other for other in features or free if other != name]
             raise ConfigurationError(
-                f"{where}: {name!r} looks like {noun}: set data.options.{role}={plain_name(name)}, "
-                f"or name the features: {_features_setting(rest)}"
+                f"{where}: {name!r} looks like {noun}; set "
+                f"data.options.{role}={plain_name(name)}, or {_features_setting(rest)}"
             )
 
 
@@ -229,9 +229,8 @@ def _require_named(where: str, names: Sequence[str], chosen: Sequence[str]) -> N
     if unnamed is not None:
         rest = [name for name in chosen if name != unnamed]
         raise ConfigurationError(
-            f"{where}: column {names.index(unnamed) + 1}, {unnamed!r}, has no name, as the index "
-            f"of a data frame: write the table without it, or name the features: "
-            f"{_features_setting(rest)}"
+            f"{where}: column {names.index(unnamed) + 1}, {unnamed!r}, has no name, like a "
+            f"data frame's index; remove it from the table, or set {_features_setting(rest)}"
         )
 
 
@@ -260,7 +259,7 @@ def inputs_of(where: str, x: NDArray[Any], options: FileOptions, *, may_end: boo
     if options.shape is not None:
         if np.prod(options.shape, dtype=object) != np.prod(x.shape[1:], dtype=object):
             raise ConfigurationError(
-                f"{where}: x: data.options.shape = {options.shape} does not fit {x.shape[1:]}"
+                f"{where}: data.options.shape = {options.shape} does not fit x, {x.shape[1:]}"
             )
         x = x.reshape(-1, *options.shape)
     is_possible = 0 < np.prod(x.shape[1:], dtype=object) <= MOST_NUMBERS
@@ -333,7 +332,7 @@ def finite(subject: str, values: NDArray[Any]) -> NDArray[np.float32]:
     is_finite = np.isfinite(numbers).reshape(len(numbers), -1).all(axis=1)
     if not is_finite.all():
         row = int(np.argmin(is_finite))
-        raise ConfigurationError(f"{subject}: row {row} holds a number not finite in float32")
+        raise ConfigurationError(f"{subject}: row {row} has a number that is not finite in float32")
     return numbers
 
 
@@ -355,8 +354,8 @@ def mask_of(options: FileOptions, vocabulary: int | None) -> int:
         mask = next((token for token in tokens if token is not None), None)
     if mask is None or vocabulary is None or mask >= vocabulary:
         raise ConfigurationError(
-            f"data.options.mask = {mask}: masked-lm needs the token that hides others, 0 .. "
-            f"{(vocabulary or 1) - 1}, and the tokenizer names none"
+            f"data.options.mask = {mask}: masked-lm needs a mask token, 0 .. "
+            f"{(vocabulary or 1) - 1}, and the tokenizer does not have one"
         )
     return mask
 
@@ -390,7 +389,7 @@ def tokenizer_at(name: str) -> Any:
 def _loaded(path: Path, *_: int) -> Any:
     """Return the tokenizer of a file, which is read again when it has changed."""
     tokenizers = imported("tokenizers", "transformers", "texts")
-    with as_configuration_error(f"data.options.tokenizer = {path}: is no tokenizer.json"):
+    with as_configuration_error(f"data.options.tokenizer = {path}: is not a tokenizer.json"):
         tokenizer = tokenizers.Tokenizer.from_buffer(read_file(path, MAX_TOKENIZER_BYTES))
     tokenizer.no_truncation()
     tokenizer.no_padding()

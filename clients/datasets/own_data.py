@@ -222,7 +222,7 @@ class Data:
                 continue
             if not hasattr(splits[name], "with_format"):
                 kind = type(splits[name]).__name__
-                raise ConfigurationError(f"data: {name}: is no dataset, but of type {kind}")
+                raise ConfigurationError(f"data: {name} is of type {kind}; must be a dataset")
             rows = splits[name].with_format("numpy")[:]
             roles = column_roles("data", [*rows], options)
             held = {column: _channels_first(rows[column]) for column in roles.columns}
@@ -268,9 +268,9 @@ def _plain(name: str, values: Any) -> NDArray[Any]:
     try:
         plain = np.asarray(values)
     except (ValueError, TypeError, RuntimeError) as error:  # of a tensor: it is on a GPU
-        raise ConfigurationError(f"data: {name}: is no array: {error!s:.200}") from error
+        raise ConfigurationError(f"data: {name} is not an array ({error!s:.200})") from error
     if plain.dtype.kind not in "biufU":
-        raise ConfigurationError(f"data: {name}: must hold numbers or text, holds {plain.dtype}")
+        raise ConfigurationError(f"data: {name} must hold numbers or text, not {plain.dtype}")
     return plain
 
 
@@ -295,7 +295,7 @@ def _records(
             held = {**held, "y": class_numbers(f"{where}: y", y, names)}
     for name, values in held.items():
         if not values.ndim:
-            raise ConfigurationError(f"{where}: {name}: is one value; must be one for each sample")
+            raise ConfigurationError(f"{where}: {name} is one value; must be one for each sample")
         if not len(values) or len(values) != len(y):
             raise ConfigurationError(
                 f"{where}: {name} has {len(values)} rows, {reference} {len(y)}"
@@ -307,7 +307,7 @@ def _records(
         require(is_name, f"{where}: client", "whole numbers or text, one for each sample", clients)
         if clients.dtype.kind == "U" and not np.char.str_len(clients).all():
             row = int(np.argmin(clients != ""))
-            raise ConfigurationError(f"{where}: client: row {row} is empty")
+            raise ConfigurationError(f"{where}: row {row} of client is empty")
         owner, owners = numbered(clients)
         records = replace(records, owner=owner, owners=owners)
     if (flags := held.get("is_test")) is not None:

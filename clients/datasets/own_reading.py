@@ -90,7 +90,9 @@ def joined(where: str, parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """Return arrays one after the other."""
     shapes = sorted({part.shape[1:] for part in parts})
     if len(shapes) > 1:
-        raise ConfigurationError(f"{where}: rows of shapes {', '.join(map(str, shapes))}, not one")
+        raise ConfigurationError(
+            f"{where}: rows have shapes {', '.join(map(str, shapes))}, not one"
+        )
     return np.concatenate(parts)
 
 
@@ -112,7 +114,7 @@ def _from_arrays(layout: Layout, options: FileOptions) -> OwnColumns:
     for name, (dtype, shape) in stated_forms(path, MAX_OWN_BYTES).items():
         kind = np.dtype(dtype).kind
         if kind not in "biufU":
-            raise ConfigurationError(f"{path}: {name}: must be numbers or text, not {dtype}")
+            raise ConfigurationError(f"{path}: {name} must hold numbers or text, not {dtype}")
         group = "test samples" if name in {X_TEST, Y_TEST} else "samples"
         stated = "<U" if kind == "U" else dtype
         rules[name] = ArrayRule(stated, (None,) * len(shape), rows=group, by_column=True)
@@ -127,7 +129,7 @@ def _from_arrays(layout: Layout, options: FileOptions) -> OwnColumns:
 def _from_lines(layout: Layout, options: FileOptions) -> OwnColumns:
     (path,) = layout.files
     if options.task in PER_TOKEN or options.tokenizer is not None:
-        raise ConfigurationError(f"{path}: texts and tokens are in .jsonl, .txt, .parquet, .arrow")
+        raise ConfigurationError(f"{path}: must be .jsonl, .txt, .parquet or .arrow")
     roles = column_roles(str(path), layout.names, options)
     width, row = len(roles.features), 0
     numbers = compact_array("f")
@@ -148,7 +150,7 @@ def _from_lines(layout: Layout, options: FileOptions) -> OwnColumns:
     x = np.frombuffer(numbers, dtype=np.float32).reshape(row, width)
     if not np.isfinite(x).all():
         at, column = np.argwhere(~np.isfinite(x))[0].tolist()
-        raise ConfigurationError(f"{path}: row {at + 1}: {roles.features[column]}: is not finite")
+        raise ConfigurationError(f"{path}, row {at + 1}: {roles.features[column]} is not finite")
     is_regress, name_kind = options.task == "regress", (_name, _NAME_RULE)
     label = (float, "a number") if is_regress else (_whole, _label_rule(texts["y"]))
     kinds: dict[str, tuple[Callable[[str], Any], str]] = {
@@ -259,7 +261,7 @@ def _rows(layout: Layout, roles: ColumnRoles) -> Iterator[tuple[Mapping[str, Any
                 for number, row in enumerate(read_json_lines(file), start=1):
                     for name in {*CLIENTS, *TESTS} & row.keys() - layout.fields:
                         # Otherwise it would be passed over in silence.
-                        raise ConfigurationError(f"{file}: row {number}: {name!r} is not in row 1")
+                        raise ConfigurationError(f"{file}, row {number}: {name!r} is not in row 1")
                     yield row, None
             case FileKind.TEXTS:
                 for line in read_lines(file, LONGEST_TEXT_LINE):
@@ -284,7 +286,7 @@ def _tokens(
     if not is_words and not isinstance(value, str):
         raise _refused(where, "a text, a list of words, or a list of tokens", value)
     if tokenizer is None:
-        raise ConfigurationError(f"{where}: is text; set data.options.tokenizer, a tokenizer.json")
+        raise ConfigurationError(f"{where}: is text; set data.options.tokenizer (a file)")
     encode = tokenizer_at(tokenizer).encode
     with as_configuration_error(f"{where}: the tokenizer fails"):
         encoded = encode(value, is_pretokenized=is_words)
@@ -366,17 +368,17 @@ def _filled(
     width, count = max(map(len, columns["x"])), len(columns["x"])
     if count * width > _MOST_TOKENS:
         raise ConfigurationError(
-            f"{where}: {count} samples as long as the longest, {width} tokens, are more than "
-            f"{_MOST_TOKENS}: set data.options.length"
+            f"{where}: {count} samples padded to {width} tokens are more than {_MOST_TOKENS} "
+            "tokens; set data.options.length"
         )
     longest = max(map(len, columns.get("client", ())), default=0)
     if 4 * count * longest > MAX_OWN_BYTES:
         raise ConfigurationError(
-            f"{where}: {count} samples with names of clients as long as the longest, {longest} "
-            f"characters, are more than {MAX_OWN_BYTES} bytes"
+            f"{where}: {count} samples with client names of {longest} characters need more "
+            f"than {MAX_OWN_BYTES} bytes"
         )
     if options.task == "regress" and len(set(map(len, columns["y"]))) > 1:
-        raise ConfigurationError(f"{where}: labels: rows of different lengths; must be of one")
+        raise ConfigurationError(f"{where}: label rows must have one length")
     kinds = {"client": np.str_, "is_test": np.bool_, "y": np.int64}
     if options.task == "regress":
         kinds["y"] = np.float64

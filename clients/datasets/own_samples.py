@@ -82,8 +82,8 @@ def require_bound_files(document: RunDocument, choice: DataChoice) -> None:
     name = next(name for name in names if bound.get(name) != here.get(name))
     subject = "the sha256 of its files" if name == "sha256" else f"data.{name}"
     raise ConfigurationError(
-        f"the data {choice.path or choice.name} are not those that the run was deployed with: "
-        f"{subject} was {bound.get(name)!s:.300}, and is {here.get(name)!s:.300}"
+        f"the data {choice.path or choice.name} differ from the run's data: expected "
+        f"{subject} {bound.get(name)!s:.300}, got {here.get(name)!s:.300}"
     )
 
 
@@ -94,8 +94,8 @@ def require_bound_samples(
     here = data_root(counts, digests)
     if here != document.data_root:
         raise ConfigurationError(
-            f"the training samples are not those that the run was deployed with: their root was "
-            f"0x{document.data_root.hex()}, and is 0x{here.hex()}"
+            "the training samples differ from the run's samples: expected root "
+            f"0x{document.data_root.hex()}, got 0x{here.hex()}"
         )
 
 
@@ -121,11 +121,11 @@ def own_parts(
     to compare `own` samples with their registered digests.
     """
     if not clients:
-        raise ConfigurationError("there is no client whose samples could be loaded")
+        raise ConfigurationError("no client is given whose samples could be loaded")
     outside = [client for client in clients if not 0 <= client < len(document.registry)]
     if outside:
         raise ConfigurationError(
-            f"client {outside[0]}: the registry has clients 0 .. {len(document.registry) - 1}"
+            f"client {outside[0]} must be one of 0 .. {len(document.registry) - 1}"
         )
     if configuration.data.name == OWN.name:
         data = _own(configuration, document, clients, data_path)
@@ -157,12 +157,12 @@ def _require_registered(
     digests = [Digest(disclosed[at : at + 32]) for at in range(0, len(disclosed), 32)]
     counts = [registered.samples for registered in document.registry]
     if len(digests) != len(counts) or data_root(counts, digests) != document.data_root:
-        raise ConfigurationError("the run document's data_root is not that of its data digests")
+        raise ConfigurationError("the run document's data_root does not match its data digests")
     here, bound = samples_digest_of(samples, salt), digests[client]
     if bound not in {NO_DIGEST, here}:
         raise ConfigurationError(
-            f"client {client}: the training samples are not those that were registered: their "
-            f"digest was 0x{bound.hex()}, and is 0x{here.hex()}"
+            f"client {client}: the training samples differ from the registered ones; expected "
+            f"digest 0x{bound.hex()}, got 0x{here.hex()}"
         )
 
 
@@ -175,7 +175,7 @@ def _own(
     if data_path is None:
         raise ConfigurationError("data.name = own: give the file of your own samples with --data")
     if not data_path.is_dir() and len(clients) > 1:
-        raise ConfigurationError(f"--data {data_path}: {len(clients)} clients: give their folder")
+        raise ConfigurationError(f"--data {data_path}: {len(clients)} clients need a folder")
     options = parse_settings(OwnOptions, configuration.data.options, "data.options")
     samples = {
         client: read_own(_file_of(document, client, data_path), options) for client in clients

@@ -56,8 +56,8 @@ def require_enough(samples: int, clients: int, minimum: int = 1) -> None:
         raise ConfigurationError(f"protocol.clients = {clients}: at least 1 is needed")
     if clients * minimum > samples:
         raise ConfigurationError(
-            f"protocol.clients = {clients}: more clients than data: {clients} clients with at "
-            f"least {minimum} training sample(s) each, but there are {samples} training samples"
+            f"protocol.clients = {clients}: more clients than data; each client needs "
+            f"{minimum} training sample(s), and there are {samples}"
         )
 
 
@@ -65,7 +65,7 @@ def require_classes(pool: PooledData, partition: str) -> None:
     """Reject samples without a class where a partition divides classes."""
     if pool.form.task != "classify":
         raise ConfigurationError(
-            f"data.partition.name = {partition}: divides classes, not {pool.form.task}: take iid"
+            f"data.partition.name = {partition}: divides classes, not {pool.form.task}; use iid"
         )
 
 
@@ -180,8 +180,8 @@ class NaturalPartition(Partition):
             )
         if clients > len(pool.owners):
             raise ConfigurationError(
-                f"protocol.clients = {clients}: more clients than data: {clients} clients, but "
-                f"{pool.source} has {len(pool.owners)} {pool.owned_by}"
+                f"protocol.clients = {clients}: more clients than data; {pool.source} has "
+                f"{len(pool.owners)} {pool.owned_by}"
             )
         require_enough(len(pool.owners), clients)
         counts = np.bincount(pool.owner[pool.train], minlength=len(pool.owners))

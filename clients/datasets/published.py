@@ -176,7 +176,7 @@ def _downloaded(name: str, source: str, sources: dict[str, str]) -> list[bytes]:
         found, known = hashlib.sha256(answer.body).hexdigest(), sources[path]
         if answer.status != 200 or found != known:
             raise ConfigurationError(
-                f"{name} cannot be fetched: {path}: status {answer.status} and sha256 {found}; "
-                f"must be 200 and {known}"
+                f"{name} cannot be fetched: {path} has status {answer.status} and sha256 "
+                f"{found}; must be 200 and {known}"
             )
     return [answer.body for answer in answers.values()]

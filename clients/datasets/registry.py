@@ -120,9 +120,8 @@ def recognise(path: Path, settings: Mapping[str, Any] | None = None) -> DataSet:
             return data_set
     fields = f" with {quoted(sorted(layout.fields))}" if layout.fields else ""
     raise ConfigurationError(
-        f"{path}: a {layout.kind.value}{fields} is of none of the data sets "
-        f"{', '.join(DATASETS)}; own data have labels named {' or '.join(LABELS)}, or as "
-        f"data.options.label says"
+        f"{path}: a {layout.kind.value}{fields} does not match a data set ({', '.join(DATASETS)}); "
+        f"in own data, name the labels {' or '.join(LABELS)}, or set data.options.label"
     )
 
 
@@ -169,11 +168,11 @@ def _settings(
     partition = partition_of(choice.partition, has_owners=has_owners, has_classes=has_classes)
     if data_set.is_declared and not isinstance(partition, NaturalPartition):
         raise ConfigurationError(
-            f"data.partition.name = {choice.partition['name']}: private samples are not divided"
+            f"data.partition.name = {choice.partition['name']}: private samples cannot be divided"
         )
     if data_set.is_declared and choice.path is not None:
         raise ConfigurationError(
-            f"data.path = {choice.path}: a worker is given the file of its own samples by --data"
+            f"data.path = {choice.path}: give a worker its own samples with --data instead"
         )
     return data_set, options, partition
 

@@ -79,7 +79,7 @@ def _glove_arrays(path: Path) -> Iterator[tuple[str, NDArray[np.float32]]]:
     arrays = read_arrays(path, GLOVE_RULES)
     width = arrays["vector"].shape[1]
     if not 1 <= width <= WIDEST:
-        raise ConfigurationError(f"{path}: vectors of {width} numbers; there may be 1 .. {WIDEST}")
+        raise ConfigurationError(f"{path}: vectors of {width} numbers; must be 1 .. {WIDEST}")
     yield from zip(arrays["word"].tolist(), arrays["vector"], strict=True)
 
 
@@ -91,8 +91,8 @@ def _glove_lines(path: Path, words: Set[str]) -> Iterator[tuple[str, NDArray[np.
         width = width or fields
         if fields != width or not 1 <= width <= WIDEST:
             raise ConfigurationError(
-                f"{path}: line {number} has {fields} numbers; every line must have as many as the "
-                f"first, {width}, and at most {WIDEST}"
+                f"{path}, line {number}: {fields} numbers; every line must have {width}, like "
+                f"the first, and at most {WIDEST}"
             )
         word, _, numbers = line.partition(" ")
         if word not in words:
@@ -100,9 +100,9 @@ def _glove_lines(path: Path, words: Set[str]) -> Iterator[tuple[str, NDArray[np.
         try:
             vector = np.array(numbers.split(), dtype=np.float64)
         except ValueError as error:
-            raise ConfigurationError(f"{path}: line {number}: {error}") from error
+            raise ConfigurationError(f"{path}, line {number}: {error}") from error
         if not (np.abs(vector) <= np.finfo(np.float32).max).all():
-            raise ConfigurationError(f"{path}: line {number}: holds a number that is not finite")
+            raise ConfigurationError(f"{path}, line {number}: has a number that is not finite")
         yield word, vector.astype(np.float32)
 
 
@@ -130,7 +130,7 @@ def _arrays(layout: Layout) -> Records:
     """Return the windows of our own file, which has each text once."""
     path, arrays = layout.path, read_arrays(layout.path, SHAKESPEARE_RULES)
     if "".join(arrays["alphabet"]) != ALPHABET:
-        raise ConfigurationError(f"{path}: alphabet: must be LEAF's {len(ALPHABET)} characters")
+        raise ConfigurationError(f"{path}: alphabet must be LEAF's {len(ALPHABET)} characters")
     chars, text, sample = arrays["chars"], arrays["text_offset"], arrays["sample_offset"]
     sizes, lengths = np.diff(sample), np.diff(text)
     if len(arrays["role"]) != len(sizes) or len(set(arrays["role"])) != len(sizes):
@@ -142,7 +142,7 @@ def _arrays(layout: Layout) -> Records:
         or (lengths - sizes != WINDOW).any()
     ):
         raise ConfigurationError(
-            f"{path}: text_offset and sample_offset: must rise from 0 to the end, by {WINDOW} "
+            f"{path}: text_offset and sample_offset must rise from 0 to the end, by {WINDOW} "
             "more characters than samples in each role"
         )
     starts = np.arange(sample[-1]) + np.repeat(np.arange(len(sizes)) * WINDOW, sizes)
@@ -220,7 +220,7 @@ def _windows(where: str, content: bytes | bytearray) -> Samples:
     if (numbers == outside).any():
         first = int(np.argmax(numbers == outside))
         raise ConfigurationError(
-            f"{where}: sample {first // (WINDOW + 1)}: {chr(characters[first])!r} not in alphabet"
+            f"{where}: sample {first // (WINDOW + 1)}, {chr(characters[first])!r} not in alphabet"
         )
     rows = numbers.reshape(-1, WINDOW + 1)
     return Samples(rows[:, :WINDOW], rows[:, WINDOW].astype(np.int64))
@@ -235,7 +235,7 @@ def _pool_shakespeare(
 
 def _is_test(records: Records, split: str | None) -> NDArray[np.bool_]:
     if split == "official" and records.is_test is None:
-        raise ConfigurationError("data.options.split = 'official': these files allow 'position'")
+        raise ConfigurationError("data.options.split = 'official': must be 'position' here")
     if split != "position" and records.is_test is not None:
         return records.is_test
     assert records.owner is not None, "each layout has roles"
@@ -247,8 +247,7 @@ def _is_test(records: Records, split: str | None) -> NDArray[np.bool_]:
         if not follows.all():
             raise ConfigurationError(
                 f"data.options.split = 'position': window {int(np.argmin(follows)) + 1} of role "
-                f"{role!r} does not continue the one before it: the files are not in the order of "
-                "the text"
+                f"{role!r} does not continue the previous one; the files are not in text order"
             )
         is_test[rows[len(rows) - int(0.2 * len(rows) + 0.5) :]] = True
     return is_test

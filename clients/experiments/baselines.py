@@ -69,8 +69,8 @@ class FederatedSettings:
     def require(self, clients: int) -> None:
         if self.rounds < 1 or not 1 <= self.participants <= clients:
             raise ConfigurationError(
-                f"rounds = {self.rounds}, participants = {self.participants}: at least 1 of each, "
-                f"and no more participants than the {clients} clients"
+                f"rounds = {self.rounds}, participants = {self.participants}: both must be at "
+                f"least 1, and participants at most {clients} (clients)"
             )
         self.aggregation.require(self.participants)
 

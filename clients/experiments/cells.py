@@ -131,7 +131,7 @@ def play_trial(trial: Job, on_round: Callable[[], None]) -> TrialRow:
     played = kind_named(cell.method.kind).play(task)
     final = rows.final_of([round_.quality.accuracy for round_ in played.rounds])
     if final is None:
-        raise ConfigurationError(f"{trial.name}: no accuracy to choose a learning rate by")
+        raise ConfigurationError(f"{trial.name}: there is no accuracy for choosing a learning rate")
     return TrialRow(
         **_place(cell),
         cell=trial.name,

@@ -237,5 +237,5 @@ def _training_of(row: CellRow) -> float:
 def _size(row: CellRow, name: str) -> int:
     value = row.extra.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ConfigurationError(f"cell {row.cell}: extra.{name} = {value!r}: at least 1")
+        raise ConfigurationError(f"cell {row.cell}: extra.{name} = {value!r} must be at least 1")
     return value

@@ -256,7 +256,7 @@ def clients(cells: Sequence[CellRow]) -> Iterator[Drawn]:
                 plots.draw_line(axes, points, place)
         for axes, (title, x, y) in zip(places, titles, strict=False):
             axes.set(title=title, xlabel=x, ylabel=y)
-        sentence = "How often clients are aggregated, and how accurate the last model is on them."
+        sentence = "Aggregation frequency of clients, and the last model's accuracy on them."
         yield Drawn(figure, sentence, series.cells_of(lines))
 
 
@@ -281,8 +281,8 @@ def samples(cells: Sequence[CellRow]) -> Iterator[Drawn]:
         axes.set_xticks(range(1, 6))
     figure.supylabel("times aggregated")
     sentence = (
-        "How often clients are aggregated, by their number of samples. Spearman's correlation "
-        f"of the two: {'; '.join(ranks) or 'none'}."
+        "Aggregation frequency of clients, by their number of samples. Spearman's "
+        f"correlation of the two: {'; '.join(ranks) or 'none'}."
     )
     yield Drawn(figure, sentence, cells)
 

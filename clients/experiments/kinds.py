@@ -162,8 +162,8 @@ def kind_named(name: MethodKindName) -> MethodKind:
         if error.name is None or not THEOREM.startswith(error.name):
             raise
         raise ConfigurationError(
-            f"kind {name!r} needs {THEOREM}, which is not installed: run it in a checkout of "
-            f"the repository"
+            f"kind {name!r} needs {THEOREM}, which is not installed; run it in a checkout of "
+            "the repository"
         ) from error
 
 
@@ -211,7 +211,7 @@ def _settings_of(
         for table in method.pre:
             name = table.get("name")
             if not isinstance(name, str):
-                raise ConfigurationError("pre: each of them needs a name")
+                raise ConfigurationError("pre: each aggregator needs a name")
             options = {key: value for key, value in table.items() if key != "name"}
             pre.append(pre_aggregator_named(name, _counted(options, clients)))
         aggregator = aggregator_named(method.aggregator, _counted(method.options, clients))

@@ -203,8 +203,8 @@ class CellFactory:
         except (ConfigurationError, ParametersError) as error:
             labels = " ".join(point.label for point in points)
             raise ConfigurationError(
-                f"experiment {self.name}: cell {method.name}, {condition}"
-                f"{', ' if labels else ''}{labels}: {error}"
+                f"experiment {self.name}, cell {method.name}, "
+                f"{condition}{', ' if labels else ''}{labels}: {error}"
             ) from error
         return configuration
 
@@ -304,12 +304,12 @@ class ExperimentPlan:
             (name, times), *_ = [*Counter(each.name for each in names).most_common(1), ("", 0)]
             if times > 1:
                 raise ConfigurationError(
-                    f"experiment {self.experiment}: two {what} are called {name!r}: {reason}"
+                    f"experiment {self.experiment} has two {what} named {name!r}; {reason}"
                 )
         longest = max((cell.name for cell in self.cells), key=len, default="")
         if len(longest) > LONGEST_NAME:
             raise ConfigurationError(
-                f"experiment {self.experiment}: cell {longest!r}: a name of over "
+                f"experiment {self.experiment}: the name of cell {longest!r} has over "
                 f"{LONGEST_NAME} letters"
             )
 
@@ -351,7 +351,7 @@ def plan_experiment(
     # A few axes may span more points than memory holds.
     points = list(islice(maker.points(), MAX_CELLS + 1))
     if not points:
-        raise ConfigurationError(f"experiment {name}: no pair of method and condition is left")
+        raise ConfigurationError(f"experiment {name}: has no pair of method and condition")
     every = _seeds(definition, quick, seeds)
     if len(points) * len(every) > MAX_CELLS:
         raise ConfigurationError(f"experiment {name} has over {MAX_CELLS} cells")

@@ -39,7 +39,7 @@ def _unpacking(archive: Path) -> Iterator[tarfile.TarFile]:
         with tarfile.open(archive, "r|xz") as packed:
             yield packed
     except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
-        raise ConfigurationError(f"{archive}: cannot be unpacked: {error}") from error
+        raise ConfigurationError(f"{archive} cannot be unpacked: {error}") from error
 
 
 def read_stored(out: Path, name: str, max_bytes: int) -> bytes:
@@ -93,7 +93,7 @@ def unpack(out: Path, experiment: str) -> None:
                 is_own = path.parts[:1] in {(experiment,), (rows,)} and ".." not in path.parts
                 content = packed.extractfile(member) if is_own and member.isreg() else None
                 if content is None:
-                    raise tarfile.TarError(f"{member.name!r} is no file of {experiment}")
+                    raise tarfile.TarError(f"{member.name!r} is not a file of {experiment}")
                 (folder / path).parent.mkdir(parents=True, exist_ok=True)
                 with (folder / path).open("wb") as file:
                     shutil.copyfileobj(content, file)
@@ -298,7 +298,7 @@ def read_rows(path: Path) -> ExperimentRows:
         for key in keys:
             if key in lines:
                 raise ConfigurationError(
-                    f"{where}: is of the same as line {lines[key]}: take one away"
+                    f"{where}: repeats line {lines[key]}; remove one of the two lines"
                 )
             lines[key] = number
         rows.append(row)
@@ -327,7 +327,7 @@ def read_experiments(folder: Path, experiment: str | None = None) -> dict[str, E
     rows = {name: of for name, of in rows.items() if of.cells}
     if not rows:
         raise ConfigurationError(
-            f"{folder} has no rows of {experiment or 'all'}: make them by experiment run"
+            f"{folder} has no rows of {experiment or 'all'}; create them with cmfl experiment run"
         )
     return rows
 
@@ -413,12 +413,12 @@ def _row(where: str, line: bytes) -> Row:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"])
-        raise ConfigurationError(f"{where}: is no row: {place}: {first['msg']}") from error
+        raise ConfigurationError(f"{where}: not a row ({place}: {first['msg']})") from error
     if not isinstance(row, ChoiceRow) and row.protocol != PROTOCOL_VERSION:
         played = "an earlier version" if row.protocol is None else f"version {row.protocol}"
         raise ConfigurationError(
-            f"{where}: is a row of {played} of the protocol, and this program reads rows of "
-            f"version {PROTOCOL_VERSION}: play the experiment again, or use the program of then"
+            f"{where}: a row of {played} of the protocol, and this program reads rows of version "
+            f"{PROTOCOL_VERSION}; run the experiment again, or use the program of that version"
         )
     if isinstance(row, CellRow):
         hostile = [f"malicious_{part}" for part in ("trained", "aggregated", "members")]
@@ -426,6 +426,6 @@ def _row(where: str, line: bytes) -> Row:
             values = getattr(row, name) or ()
             if len(values) != row.rounds and (values or name != "malicious_members"):
                 raise ConfigurationError(
-                    f"{where}: is no row: {name} has {len(values)} numbers for {row.rounds} rounds"
+                    f"{where}: not a row; {name} has {len(values)} numbers for {row.rounds} rounds"
                 )
     return row

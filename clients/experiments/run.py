@@ -132,8 +132,8 @@ class RowStore:
 
     def _refuse(self, what: str) -> None:
         raise ConfigurationError(
-            f"experiment {self.experiment} has changed since {self.path} was started: {what}; put "
-            f"its TOML, preset or data back, take that row away, or name another folder with --out"
+            f"experiment {self.experiment} has changed since {self.path} was started: {what}; "
+            "restore its TOML, preset or data, remove that row, or name another folder with --out"
         )
 
 
@@ -250,21 +250,21 @@ def repeat_cell(
     cell = plan.cell(name)
     row = next((row for row in store.rows().cells if row.cell == name), None)
     if row is None:
-        raise ConfigurationError(f"{store.path} has no row of cell {name!r}: nothing to audit yet")
+        raise ConfigurationError(f"{store.path} has no row of cell {name!r}; run the cell first")
     if row.ledger is None:
         raise ConfigurationError(
-            f"cell {name!r} was on no chain: only the first seed of CMFL's cells is"
+            f"cell {name!r} was not on a chain; only the first seed of each CMFL cell is"
         )
     if row.digest != cell.digest:
         raise ConfigurationError(
             f"cell {name!r} has changed since its row was written ({row.digest[:10]}, and now "
-            f"{cell.digest[:10]}): put the experiment's TOML, preset or data back"
+            f"{cell.digest[:10]}); restore the experiment's TOML, preset or data"
         )
     factor = factors(plan, store.rows().choices).get(cell.method.name)
     if factor is None:
         raise ConfigurationError(
-            f"{store.path} has no choice of a learning rate for {cell.method.name}, which cell "
-            f"{name!r} was run with: put the file back as it was published"
+            f"{store.path} has no choice of a learning rate for {cell.method.name}, which "
+            f"cell {name!r} used; restore the published file"
         )
     cell = cell.at_rate(factor)
     task = cells.task_of(cell, on_round)

@@ -54,7 +54,7 @@ MAX_FILE_BYTES = 1 << 26
 def require_plain_base(subject: str, folder: Path) -> None:
     """Reject a folder that names code, pickles, or files elsewhere."""
     if (folder / "adapter_config.json").exists():
-        raise ConfigurationError(f"{subject}: holds adapters, and no base")
+        raise ConfigurationError(f"{subject}: contains adapters without a base")
     for name in (CONFIG, "generation_config.json"):
         if (folder / name).exists():
             content = read_object(folder / name, MAX_FILE_BYTES)
@@ -77,11 +77,11 @@ def _require_own_code(where: str, content: dict[str, Any]) -> None:
     implementations = (None, "eager", "sdpa", "grouped_mm", "batched_mm")
     for name, value in _members(content):
         if name in {"transformers_weights", "quantization_config"} and value is not None:
-            raise ConfigurationError(f"{where}: {name}: is not supported in a base")
+            raise ConfigurationError(f"{where}: {name} is not supported in a base")
         if name.strip("_").startswith(("attn_implementation", "experts_implementation")):
             values = list(value.values()) if isinstance(value, dict) else [value]
             if any(chosen not in implementations for chosen in values):
-                raise ConfigurationError(f"{where}: {name} = {value!r:.80}: must be eager or sdpa")
+                raise ConfigurationError(f"{where}: {name} = {value!r:.80} must be eager or sdpa")
 
 
 def _members(content: object) -> Iterator[tuple[str, Any]]:
@@ -282,7 +282,7 @@ def _base(path: str, digest: str, task: Task, outputs: int, dtype: str) -> Base:
     transformers = imported("transformers", "transformers", "models of a base")
     heads = {"num_labels": outputs} if outputs else {}
     with (
-        as_configuration_error(f"{subject}: is no base for {task}"),
+        as_configuration_error(f"{subject}: is not a base for {task}"),
         torch.random.fork_rng(devices=[]),
         _quiet(transformers),
     ):
@@ -325,7 +325,7 @@ def _require_fit(module: Any, form: DataForm) -> None:
     rows = module.get_input_embeddings().num_embeddings
     if form.vocabulary is not None and form.vocabulary > rows:
         raise ConfigurationError(
-            f"the data have {form.vocabulary} tokens, and the base {rows}: take its tokenizer"
+            f"the data have {form.vocabulary} tokens, and the base {rows}; use the base's tokenizer"
         )
 
 

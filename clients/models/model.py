@@ -84,7 +84,7 @@ def digest_at(name: str, path: Path) -> str:
     except OSError as error:
         failed = error.filename or path
         raise ConfigurationError(
-            f"model.options.{name} = {str(path)!r}: {failed} cannot be read: {error.strerror}"
+            f"model.options.{name} = {str(path)!r}: cannot read {failed} ({error.strerror})"
         ) from error
 
 
@@ -143,7 +143,7 @@ def model_error(name: str, rule: str) -> ConfigurationError:
 def require_same(subject: str, bound: str, here: str) -> None:
     """Reject a part of a model, named by `subject`, whose digest differs from the bound one."""
     if here != bound:
-        raise ConfigurationError(f"{subject} was {bound}, and is {here}: restore it")
+        raise ConfigurationError(f"{subject} was {bound}, and is now {here}; restore it")
 
 
 def require_class_labels(task: Task) -> None:
@@ -381,8 +381,8 @@ class _Trial:
             location = "" if drawn is None else f" in {drawn!r}"
             raise model_error(
                 name,
-                f"its forward pass in training is not the same twice: there is chance{location} "
-                f"(such as dropout, whose p can be 0), and its updates could not be repeated",
+                f"its forward pass in training is random{location} (for example, dropout with "
+                "p above 0), so its updates could not be repeated",
             )
         self._scores(x[:1], "training")
         with as_configuration_error(f"model.name = {name!r}: its backward pass fails"):
@@ -392,8 +392,8 @@ class _Trial:
         if unused is not None:
             raise model_error(
                 name,
-                f"its parameter {unused!r} takes no part in the forward pass, and would be sent "
-                f"and voted on: take it out, or freeze it by requires_grad_(False)",
+                f"its parameter {unused!r} is not used in the forward pass; remove it, or "
+                "freeze it with requires_grad_(False)",
             )
         self.module.eval()
         before = _state(self.module)
@@ -409,7 +409,7 @@ class _Trial:
             scores = self.module(x.clone())
         if not isinstance(scores, Tensor):
             kind = type(scores).__name__
-            raise model_error(name, f"its forward pass returns {kind}, and no tensor")
+            raise model_error(name, f"its forward pass returns {kind}; must return a tensor")
         if not fits(form, len(x), tuple(scores.shape)) or not scores.is_floating_point():
             each = "each of its tokens" if form.task in PER_TOKEN else f"each of {len(x)} inputs"
             column = "output" if form.task == "regress" else "class"
@@ -457,7 +457,7 @@ def _require_repeatable_start(model: Model) -> None:
     with as_configuration_error(f"model.name = {model.name!r}: its start cannot be drawn"):
         first, second = (model.initial(np.random.default_rng(0)) for _ in range(2))
     if not np.isfinite(first).all():
-        raise model_error(model.name, "its start holds numbers that are not finite")
+        raise model_error(model.name, "its initial parameters are not all finite")
     if not np.array_equal(first, second):
         raise model_error(model.name, f"its start {rule}, or by the rng of draw_start")
 
@@ -486,13 +486,13 @@ def require_tensors(model: str, module: nn.Module) -> None:
         if start < end:
             raise model_error(
                 model,
-                f"parameters {before!r} and {after!r} share memory: make "
-                f"them one parameter, under both names",
+                f"parameters {before!r} and {after!r} share memory; make them one parameter "
+                "with both names",
             )
     for name, tensor in tensors:
         start, end = _extent(tensor)
         if end - start < tensor.numel() * tensor.element_size():
-            raise model_error(model, f"parameter {name!r} is one number in many places: clone it")
+            raise model_error(model, f"parameter {name!r} repeats one number in memory; clone it")
 
 
 def _broken_rule(tensor: nn.Parameter) -> str | None:

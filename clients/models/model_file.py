@@ -131,7 +131,7 @@ def _header(data: bytes) -> dict[str, Any]:
     except ValueError as error:
         raise EncodingError(f"not a safetensors file: {error!s:.200}") from error
     if not isinstance(header, dict) or len(header) == 0:
-        raise EncodingError("not a safetensors file: its header is not a map of tensors")
+        raise EncodingError("not a safetensors file, because its header is not a map of tensors")
     for name, entry in header.items():
         if name != _METADATA and (not isinstance(entry, dict) or entry.get("dtype") != "F32"):
             raise EncodingError(f"tensor {name[:80]!r} is not of type F32")

@@ -165,7 +165,7 @@ def recorded_run(
     newest = history.newest()
     ended = [r for r in history.rounds(1, newest) if r.status is not RoundStatus.OPEN]
     if not ended:
-        raise ConfigurationError("no round of the run has ended: there is nothing to repeat")
+        raise ConfigurationError("no round of the run has ended, so there is nothing to repeat")
     first, last = request.rounds or (1, len(ended))
     if not 1 <= first <= last:
         raise ConfigurationError(f"rounds {first}..{last}: must be first and last, from 1")
@@ -175,7 +175,7 @@ def recorded_run(
     for client in clients:
         if not 0 <= client < history.fixed.clients:
             raise ConfigurationError(
-                f"client {client}: the run has clients 0 .. {history.fixed.clients - 1}"
+                f"client {client} is unknown; the run has clients 0 .. {history.fixed.clients - 1}"
             )
     rounds, model = list[RoundToRepeat](), document.initial_model
     for round_ in ended[:last]:
@@ -185,9 +185,7 @@ def recorded_run(
     drawn = _drawn(rounds, request)
     if not drawn:
         named = ", ".join(map(str, clients)) or "any client"
-        raise ConfigurationError(
-            f"rounds {first} to {last} have no update of {named}: nobody has committed to one"
-        )
+        raise ConfigurationError(f"rounds {first} to {last} have no committed update of {named}")
     return RecordedRun(domain, document, drawn)
 
 
@@ -249,8 +247,8 @@ def replay_configuration(document: RunDocument, request: ReplayRequest) -> Confi
     )
     if request.poisoned and configuration.malice.attack not in DATA_ATTACKS:
         raise ConfigurationError(
-            f"--poisoned: the run has no attack on training samples (malice.attack = "
-            f"{configuration.malice.attack or 'none'}): those are {', '.join(DATA_ATTACKS)}"
+            f"--poisoned: needs an attack on training samples ({', '.join(DATA_ATTACKS)}), "
+            f"but malice.attack = {configuration.malice.attack or 'none'}"
         )
     return configuration
 
@@ -298,7 +296,7 @@ def _shared(
     if not request.poisoned:
         return data, missing, "the samples of its data_root"
     attack = configuration.malice.attack
-    described = f"the samples of its data_root, those of attackers poisoned by {attack}"
+    described = f"the samples of its data_root, with attackers' samples poisoned by {attack}"
     return poisoned_by(configuration, data), missing, described
 
 
@@ -314,8 +312,8 @@ def _owned(
         )
     if not request.data.is_dir() and len(clients) > 1:
         raise ConfigurationError(
-            f"--data {request.data}: one file, for {len(clients)} clients: name its own with "
-            f"--client, or give a folder"
+            f"--data {request.data}: is one file for {len(clients)} clients; name its client "
+            "with --client, or give a folder"
         )
     parts: dict[ClientId, FederatedData] = {}
     missing: dict[ClientId, str] = {}

@@ -274,7 +274,7 @@ class ResultFile:
                 self._results[values["origin"]] = values
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise ConfigurationError(
-                    f"--log {path}: line {number} is no result of a replay: name a new file"
+                    f"--log {path}: line {number} is not a result of a replay; name a new file"
                 ) from error
         self._whole = len(data) - len(torn)
 

@@ -113,7 +113,7 @@ class _Repetition:
         start = self._vector(round_.model, FLOAT32)
         clients = [update.client for update in round_.updates]
         if start is None:
-            reason = f"the model of round {round_.round}, 0x{round_.model.hex()}, is not to be had"
+            reason = f"the model of round {round_.round}, 0x{round_.model.hex()}, is not available"
             missing = dict.fromkeys(clients, reason) | missing
         else:
             able = [c for c in clients if c not in missing and c not in earlier]
@@ -210,7 +210,7 @@ class _Repetition:
         if unbound is not None:
             reason = f"the samples given make another update, and {unbound}"
         elif recorded is None and not self.request.trained_here:
-            reason = f"the bits differ{far}, and nothing says in which environment it was trained"
+            reason = f"the bits differ{far}, and its training environment is not recorded"
         elif recorded is not None and recorded != self.environment:
             reason = f"the bits differ{far}, and so does the environment: it was {recorded}"
             reason += _hint(recorded, self.environment)

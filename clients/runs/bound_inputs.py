@@ -51,8 +51,8 @@ def require_bound_sources(document: RunDocument, local: RunDocument) -> None:
     run_rule, rule = (OwnRuleName.of(each.parameters.distance) for each in (document, local))
     if run_rule is not None and rule is not None and run_rule != rule:
         raise ConfigurationError(
-            f"protocol.distance: the run's rule is {run_rule.label} with sha256 "
-            f"{run_rule.digest}, and this is {rule.label} with {rule.digest}: restore it"
+            f"protocol.distance: expected {run_rule.label} with sha256 {run_rule.digest}, got "
+            f"{rule.label} with {rule.digest}; restore it"
         )
 
     def source(sources: object) -> str:
@@ -62,7 +62,7 @@ def require_bound_sources(document: RunDocument, local: RunDocument) -> None:
     was, now = (document.experiment.get("sources"), local.experiment.get("sources"))
     if was != now and was and now:
         raise ConfigurationError(
-            f"malice.attack: its code was {source(was)}, and is {source(now)}: restore it"
+            f"malice.attack: its code was {source(was)}, and is now {source(now)}; restore it"
         )
 
 
@@ -87,8 +87,8 @@ def require_bound_model(document: RunDocument, model: Model) -> None:
     require_same(subject, document.frozen_state.hex(), model.frozen_state.hex())
     if bound != here or model.layout != document.layout:
         raise ConfigurationError(
-            f"the model {model.name!r} is not the one that the run was deployed with: it has other "
-            f"tensors or options"
+            f"the model {model.name!r} differs from the run's model; it has other tensors or "
+            "options"
         )
 
 

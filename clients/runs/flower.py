@@ -230,8 +230,8 @@ class Partitions:
         for other in self._descriptions.values():
             if other.partitions != described.partitions:
                 raise TrainingError(
-                    f"SuperNodes name {other.partitions} and {described.partitions} as "
-                    f"num-partitions: give all of them the same"
+                    f"SuperNodes have num-partitions {other.partitions} and "
+                    f"{described.partitions}; give all of them the same number"
                 )
             if other.environment != described.environment:
                 _log.warning(
@@ -261,7 +261,7 @@ class _Patience:
 
     def pause(self, what: str) -> None:
         if time.monotonic() - self._since > NODE_SECONDS:
-            raise TrainingError(f"{what} has answered for {NODE_SECONDS:g} s")
+            raise TrainingError(f"{what} responded for {NODE_SECONDS:g} s")
         time.sleep(_POLL_SECONDS)
 
 
@@ -284,8 +284,8 @@ def require_flower(*modules: str) -> None:
     """Reject what needs Flower where it is not installed."""
     if any(importlib.util.find_spec(module) is None for module in modules):
         raise ConfigurationError(
-            "this needs Flower, whose pins differ from this project's: install both in an "
-            f"environment of their own: {install_command('clients')} '{FLWR}'"
+            "Flower is missing. Its dependencies conflict with this project's, so use a "
+            f"separate environment: {install_command('clients')} '{FLWR}'"
         )
 
 
@@ -372,8 +372,8 @@ class TrainingNode:
             request = decode(message, limit, NodeQuery, TrainingRequest)
             if request.run != self._run:
                 raise ConfigurationError(
-                    "the settings of the run differ between ServerApp and SuperNode: install the "
-                    "same app on both, with the same run.toml and run configuration"
+                    "the run's settings differ between ServerApp and SuperNode; install the "
+                    "same app, run.toml and run configuration on both"
                 )
             if isinstance(request, NodeQuery):
                 return encode(NodeDescription(partition, partitions, str(self._environment)))

@@ -63,7 +63,7 @@ def read_message(message: Message) -> bytes:
     """Return the bytes in a message of Flower (EncodingError: it has none of ours)."""
     record: Any = message.content.get(_RECORD)
     if not isinstance(record, ArrayRecord) or set(record) != {_RECORD}:
-        raise EncodingError("a message of another app: it has no bytes of cmfl")
+        raise EncodingError("the message comes from another app; it has no bytes of cmfl")
     return bytes(record[_RECORD].data)
 
 

@@ -86,9 +86,7 @@ class RunFolder:
                 document = canonical.encode({"version": PROTOCOL_VERSION} | row)
                 recorded.append((first, decode_environment(document)))
             except (ValueError, TypeError, AttributeError, KeyError, CmflError) as error:
-                raise ConfigurationError(
-                    f"{path}, line {number}: this is no environment"
-                ) from error
+                raise ConfigurationError(f"{path}, line {number}: is not an environment") from error
             if type(first) is not int or first < 1:
                 raise ConfigurationError(
                     f"{path}, line {number}: round must be a whole number from 1"
@@ -118,10 +116,10 @@ def recorded_configuration(home: Path, name: str, settings: tuple[str, ...] = ()
     path = folder.paths.configuration
     if not path.exists():
         if folder.paths.manifest.exists():
-            raise ConfigurationError(f"{path} is missing: put it back; {name!r} is resumed by it")
+            raise ConfigurationError(f"{path} is missing; restore it to resume {name!r}")
         raise ConfigurationError(f"there is no run {name!r} in {home} to resume")
     if not path.is_file():
-        raise ConfigurationError(f"{path} is no file, but a folder, a pipe or a device")
+        raise ConfigurationError(f"{path} is not a file, but a folder, a pipe or a device")
     own = code_named_in(plain_values(path=path))
     for setting in settings:
         if not setting.startswith(("machine.", "track.")) and key_and_value(setting)[0] not in own:
@@ -152,7 +150,7 @@ def require_new(home: Path, name: str) -> None:
     if paths.configuration.exists():
         # A run on the memory ledger has no manifest, and cannot be taken up.
         way = "resume it, or name another" if paths.manifest.exists() else "name another"
-        raise ConfigurationError(f"there is a run {name!r} in {home}: {way}")
+        raise ConfigurationError(f"{home} already has a run {name!r}; {way}")
 
 
 def manifest_of(home: Path, name: str) -> Manifest:

@@ -136,7 +136,7 @@ class ChainNode:
         if self.kind is ChainKind.ANVIL:
             program = self._settings.anvil or shutil.which("anvil")
             if program is None:
-                raise ConfigurationError("there is no anvil on PATH, and CMFL_ANVIL names none")
+                raise ConfigurationError("there is no anvil on PATH; install it, or set CMFL_ANVIL")
             arguments = [program, "--port", self.port, "--silent", "--hardfork", "prague"]
             arguments += ["--accounts", "1", "--balance", "1000000000"]
         else:
@@ -301,7 +301,7 @@ class LocalNetwork:
         for seat in self.seats:
             if not polling.poll(seat.has_started):
                 tail = "" if seat.process is None else seat.process.log_tail()
-                raise CommandError(f"{seat.name} does not come up: {tail}")
+                raise CommandError(f"{seat.name} does not start: {tail}")
         self._say(f"{len(self.seats)} workers host {self.clients} clients")
         self.node.go()
 

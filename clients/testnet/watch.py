@@ -203,7 +203,7 @@ class NetworkSupervisor:
         if node.process.code() is not None:
             self._require_few(node.process, now)
             if node.kind is ChainKind.ANVIL:
-                raise CommandError(f"the node has ended, and its chain with it: {node.kind}")
+                raise CommandError(f"the node ({node.kind}) has ended, and its chain is lost")
             node.start()
         if store is not None and store.code() is not None:
             self._require_few(store, now)

@@ -123,13 +123,13 @@ def require_engine(device: str, cluster: str | None, isa: InstructionSet | None 
 def _require_cappable(isa: InstructionSet, device: str, cluster: str | None) -> None:
     if cluster is not None:
         raise ConfigurationError(
-            f"machine.isa = {isa} with machine.engine = ray: actors start with the environment of "
-            f"their nodes: leave one of them out"
+            f"machine.isa = {isa} cannot be combined with machine.engine = ray, because "
+            "actors use their nodes' environment; remove one of the two"
         )
     if device != "cpu":
         raise ConfigurationError(
-            f"machine.isa = {isa} with machine.device = {device}: it caps a processor, and a GPU "
-            f"trains: leave one of them out"
+            f"machine.isa = {isa} with machine.device = {device} has no effect, because the "
+            "GPU trains; remove one of the two"
         )
     require_cap(isa)
 
@@ -195,8 +195,8 @@ def environment_of(configuration: Configuration) -> TrainingEnvironment:
     machine = configuration.machine
     if machine.trains_elsewhere and machine.device != "cpu":
         raise ConfigurationError(
-            f"machine.device = {machine.device} with machine.engine = {machine.engine}: which "
-            f"cards train is not known in this process, so their environment cannot be stated"
+            f"machine.device = {machine.device} with machine.engine = {machine.engine}: the "
+            "training cards are unknown to this process, so their environment cannot be recorded"
         )
     return environment_of_run(configuration)
 
@@ -237,8 +237,8 @@ def require_known(environment: TrainingEnvironment) -> None:
     """Refuse to compare updates with an environment whose class is unknown."""
     if environment.isa.endswith(SET_LATE):
         raise ConfigurationError(
-            "variables that choose torch's kernels were set after this process had started, so "
-            "that nothing says which are in force: set them before, or set machine.isa instead"
+            "variables that select torch's kernels were set after this process started; set "
+            "them before, or set machine.isa instead"
         )
 
 
@@ -246,5 +246,5 @@ def settled_path(configuration: Configuration) -> TrainingPath:
     """Return the training path of a run document."""
     path = configuration.training.path
     if path == "auto":
-        raise ConfigurationError("the run document leaves training.path open: nothing says how")
+        raise ConfigurationError("the run document does not define training.path")
     return path

@@ -296,7 +296,7 @@ class PoolEngine(Engine):
     def _closing_on_failure(self) -> Iterator[None]:
         """End the workers after an error: they might go on with their tasks."""
         if not self._workers:
-            raise TrainingError("the engine is closed: its workers have ended")
+            raise TrainingError("the engine is closed, and its workers have ended")
         try:
             yield
         except BaseException:
@@ -324,8 +324,8 @@ class PoolEngine(Engine):
                 self._started += 1
                 if self._isa is not None and reply.isa != self._isa:
                     raise ConfigurationError(
-                        f"machine.isa = {self._isa}: this torch computes with {reply.isa} in a "
-                        f"process that started under the cap: leave it out"
+                        f"machine.isa = {self._isa}: this torch uses {reply.isa} in spite of "
+                        "the limit; remove the setting"
                     )
             elif isinstance(task, EvaluateTask):
                 assert self._evaluation is not None, "workers evaluate for a started evaluation"

@@ -81,12 +81,12 @@ class LocalTraining(SettingsTable):
         if len(lengths) != 1 or lengths[0] < 1:
             raise ConfigurationError(
                 f"training.local_steps = {self.local_steps}, training.local_epochs = "
-                f"{self.local_epochs}: exactly one of them must be set, and at least 1"
+                f"{self.local_epochs}: exactly one must be set, to at least 1"
             )
         if self.proximal is not None and not (math.isfinite(self.proximal) and self.proximal > 0):
             raise ConfigurationError(
-                f"training.proximal = {self.proximal}: must be above 0; without the term, leave "
-                "it out"
+                f"training.proximal = {self.proximal}: must be above 0; to train without the "
+                "term, remove it"
             )
         for name in ("learning_rate", "proximal"):
             value = getattr(self, name)

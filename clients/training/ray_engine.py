@@ -61,7 +61,7 @@ def require_reachable(address: str) -> None:
         socket.create_connection(host_and_port, timeout=10).close()
     except (OSError, UnicodeError) as error:  # an invalid host name cannot be encoded
         raise ConfigurationError(
-            f"machine.ray_address = {address}: no cluster answers there: {error}"
+            f"machine.ray_address = {address}: no cluster responds ({error})"
         ) from error
 
 
@@ -154,8 +154,8 @@ class RayEngine(Engine):
             ready, _ = self._ray.wait([*running, *self._starting], num_returns=1, timeout=timeout)
             if not ready:
                 raise TrainingError(
-                    f"no actor of the cluster came up in {_START_SECONDS:.0f} s: it has no free "
-                    f"core"
+                    f"no actor of the cluster started in {_START_SECONDS:.0f} s; it has no "
+                    "free core"
                 )
             answer = ready[0]
             if answer in self._starting:
@@ -192,7 +192,7 @@ class RayEngine(Engine):
             _fail(error)
         except self._ray.exceptions.RayError as error:
             if not self._actors:
-                raise TrainingError(f"no actor of the cluster came up: {error!s:.300}") from error
+                raise TrainingError(f"no actor of the cluster started: {error!s:.300}") from error
             return []
         self._actors.append(actor)
         return [actor]

@@ -320,7 +320,7 @@ class RestartingEngine(Engine):
     def _tried(self, task: Callable[[Engine], T]) -> T:
         """Return a task's result; after a failure the next one goes to a new engine."""
         if self._is_closed:
-            raise TrainingError("the worker ends: nothing is trained any more")
+            raise TrainingError("the worker is stopping and does not train")
         if self._has_failed:
             self._engine.close()
             self._engine = self._open()

@@ -195,7 +195,7 @@ class PreflightChecks:
                 sentence = "not all clients are registered yet: its deployment has to continue"
                 return CheckState.WARNING, f"{address}: {sentence}"
             case LedgerStage.FINISHED:
-                raise ConfigurationError(f"{address}: its run is finished, there is no round left")
+                raise ConfigurationError(f"{address}: the run is finished")
             case LedgerStage.OPEN:
                 number, of = self._state.round, ledger.deployment()
                 last = self._state.opened_block + of.commit_blocks
@@ -333,7 +333,7 @@ class PreflightChecks:
         worker.make()
         if worker.is_held():
             raise ConfigurationError(
-                f"{folder}: a worker runs on it already; one journal is for one"
+                f"{folder}: another worker uses this folder; use one folder for each worker"
             )
         _try_folder(folder, b"probe")
         payloads = KEPT_PAYLOADS * parameters.payload_form.size(parameters.dimension)
@@ -371,5 +371,5 @@ def funds(balance: int, price: int, most: int, rounds: int) -> Found:
 
 def _needed(value: T | None) -> T:
     if value is None:
-        raise _MissingError("needs something that is missing above")
+        raise _MissingError("needs an item reported missing above")
     return value

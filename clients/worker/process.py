@@ -168,11 +168,11 @@ def signers_by_client(
         client = places.get(signer.address)
         if client is None:
             raise ConfigurationError(
-                f"account {checksum(signer.address)} is none of the run's "
+                f"account {checksum(signer.address)} is not one of the run's "
                 f"{len(document.registry)} registered clients"
             )
         if client in hosted:
-            raise ConfigurationError(f"the key of client {client} is given twice")
+            raise ConfigurationError(f"the key of client {client} is given twice; remove one")
         hosted[client] = signer
     return hosted
 
@@ -260,8 +260,7 @@ def _engine(
     machine = configuration.machine
     if machine.engine == "flower":
         raise ConfigurationError(
-            "machine.engine = flower: it simulates all clients, and a worker trains its own: leave "
-            "it out"
+            "machine.engine = flower simulates all clients, but a worker trains its own; remove it"
         )
     if machine.workers == 1:
         # For the whole process: what another thread sets would hold for the one that trains too.

@@ -50,8 +50,8 @@ class WorkerFolder:
             self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
         except (FileExistsError, NotADirectoryError) as error:
             raise ConfigurationError(
-                f"--folder {self.path}: it or one of its parents is no folder; a worker keeps its "
-                f"journal in a separate one"
+                f"--folder {self.path}: the path or one of its parents is not a folder; name "
+                "a separate folder for the worker"
             ) from error
 
     @contextmanager
@@ -62,7 +62,7 @@ class WorkerFolder:
             descriptor = take_lock(self.lock, 0o600)
         except HeldError as error:
             raise ConfigurationError(
-                f"{self.path}: {error} runs a worker on this folder, and one journal is for one"
+                f"{self.path}: {error} runs a worker on this folder; use one folder for each worker"
             ) from error
         try:
             # It was asked of a worker that was killed before it could: this one is another.
@@ -201,7 +201,7 @@ class WorkerMetrics:
         for name, about, level in (
             ("round", "The open round.", 0 if chain is None else chain.round),
             ("block", "The newest block seen.", 0 if newest is None else newest.number),
-            ("behind_seconds", "How old the newest block is by this machine's clock.", age),
+            ("behind_seconds", "Age of the newest block by this machine's clock.", age),
         ):
             yield GaugeMetricFamily(f"cmfl_worker_{name}", about, value=level)
 
@@ -220,8 +220,8 @@ def serve_metrics(metrics: WorkerMetrics, port: int | None) -> Iterator[int | No
         server, thread = start_http_server(port, LOOPBACK, registry)
     except OSError as error:
         raise ConfigurationError(
-            f"--metrics-port {port}: cannot listen on {LOOPBACK}: {error.strerror}; 0 takes a free "
-            f"port"
+            f"--metrics-port {port}: cannot listen on {LOOPBACK} ({error.strerror}); 0 "
+            "selects a free port"
         ) from error
     app = server.get_app()
     assert app is not None, "start_http_server sets the app"
@@ -334,11 +334,11 @@ def read_status(path: Path) -> dict[str, Any]:
     try:
         status = parse_json(read_file(path, MAX_STATUS_BYTES))
     except FileNotFoundError as error:
-        raise ConfigurationError(f"{path}: no worker has ever run on this folder") from error
+        raise ConfigurationError(f"{path}: no worker has run on this folder") from error
     except (OSError, ValueError, RecursionError) as error:
-        raise ConfigurationError(f"{path}: cannot be read: {error}") from error
+        raise ConfigurationError(f"{path} cannot be read: {error}") from error
     if not isinstance(status, dict) or status.get("format") != FORMAT:
-        raise ConfigurationError(f"{path}: no status of this version's workers")
+        raise ConfigurationError(f"{path}: is not a status of this version's workers")
     return status
 
 

@@ -136,44 +136,44 @@ class PanelledGroup(TyperGroup):
 
 
 _COMMANDS = """
-Simulate runs, compare them, and take their models
+Simulate runs, compare them, export their models
   demo       demo       Run, audit and compare on real digits, then serve the history.
-  run        run        Run simulated rounds until the last one, or take a run up again.
-  settings   run        Show every setting with its default, what it may be, and what it is.
-  track      run        Log a recorded run to MLflow, TensorBoard or Weights & Biases, and an audit.
-  runs       runs       Summaries of the runs of a home or a service.
-  experiment experiment Run, draw, report and audit experiments.
-  data       data       Data sets: check and fetch their files.
-  model      data       Models as files: model.safetensors.
-Audit: read the history, and verify it
-  audit      audit      Check every round from the chain and the blobs alone.
-  coverage   audit      Show which updates have been repeated by auditors: rounds by clients.
-  evidence   rounds     List which clients were banned, refused or left out, and why.
-  verify     verify     Check a client's part, a round, a bundle, the training or provenance.
-  rounds     rounds     The recorded rounds.
-  clients    rounds     The registered clients and their part in the rounds.
-  export     export     Write a proof, a round, the model's provenance, or a table for others.
-  contract   chain      The contract: its interface, and whether its code is the published one.
-Deploy a federation, and take part in one
-  register   registry   Write a signed entry: your address, your number of samples, the settings.
-  deploy     deploy     Deploy a run's contract, without a round; repeating it changes nothing.
-  join       worker     Check all that you need to take part, say what is missing, and print more.
-  worker     worker     Take part in a run with one or more clients until it is over.
-  leave      worker     Ask a worker to finish its round and end; its clients stay registered.
-  network    network    Run a federation of separate worker processes on this machine, audited.
-  keys       registry   Keys of clients.
-  registry   registry   The owners of a run that is to be deployed.
-  chain      chain      Serve the home's own chain to other programs; fund accounts.
-  flower     data       Projects of Flower in whose rounds a committee decides.
+  run        run        Run simulated rounds, or resume an interrupted run.
+  settings   run        Show settings with their defaults, allowed and current values.
+  track      run        Log a recorded run to MLflow, TensorBoard or W&B.
+  runs       runs       List or show the runs of a home or a service.
+  experiment experiment Run, plot, report and audit experiments.
+  data       data       Check the files of a data set, or download them.
+  model      data       Export, evaluate or hash models as files.
+Audit: read the history and verify it
+  audit      audit      Verify every round from the chain and the blobs.
+  coverage   audit      Show the updates whose training auditors have repeated.
+  evidence   rounds     List banned, refused and left-out clients with reasons.
+  verify     verify     Verify a client's part, a round, training or provenance.
+  rounds     rounds     List, show or explain the recorded rounds.
+  clients    rounds     List or show the registered clients and their rounds.
+  export     export     Export a proof, a round, provenance or a table.
+  contract   chain      Print the contract's interface, or verify its code.
+Deploy a federation, take part in one
+  register   registry   Write your signed registry entry: address, samples, settings.
+  deploy     deploy     Deploy a run's contract without opening a round.
+  join       worker     Check everything that you need to take part in a run.
+  worker     worker     Take part in a run with one or more clients.
+  leave      worker     Stop a worker after its current round.
+  network    network    Run and audit a federation of processes on this machine.
+  keys       registry   Create a client's key, or show its address.
+  registry   registry   Combine the owners' entries into a registry, or show it.
+  chain      chain      Serve the home's chain to other programs; fund accounts.
+  flower     data       Create a Flower project whose rounds a committee decides.
 Operate services and stores
-  serve      serve      Serve the round history over REST, with a dashboard; /openapi.json has it.
-  watch      rounds     Follow the open round of a live federation: its stage, and who is late.
-  doctor     doctor     Check installation, home and node; exit 1 if something is wrong.
-  blobs      serve      Published blobs: list, remove, copy, and serve to other machines.
-  log        witness    The heads of a run as a transparency log that witnesses cosign.
-  witness    witness    Cosign the checkpoints of logs that take nothing back.
+  serve      serve      Serve the round history over REST, with a dashboard.
+  watch      rounds     Follow the open round of a live federation.
+  doctor     doctor     Check the installation, the home and the node.
+  blobs      serve      List, remove, copy or serve published blobs.
+  log        witness    Publish or check a run's heads as a transparency log.
+  witness    witness    Cosign the checkpoints of append-only logs.
 """
-"""Panels, and the commands of each: name, module, and the sentence of a list, which it may cut.
+"""Panels and their commands: name, module, and a sentence of help (which may be shortened).
 
 The module has a command under its own name, and a group of commands as NAME_app.
 """
@@ -227,7 +227,7 @@ def cmfl(
         bool,
         Option(
             "--version",
-            help="Print the versions of package, protocol and contract compiler.",
+            help="Print the versions of package, protocol and contract compiler, and exit.",
             callback=_print_version,
             is_eager=True,
         ),
@@ -270,7 +270,7 @@ def _run_command(behaviour: WorkerBehaviour | None) -> int:
         complain(f"took {time.monotonic() - started:.1f} s")
     lost = unprinted()
     if lost is not None:
-        complain(f"standard output: {lost.strerror}: not everything was printed")
+        complain(f"standard output: {lost.strerror}; some output is missing")
         return WRONG if verdict is None else verdict
     return verdict or 0
 
@@ -302,10 +302,10 @@ def _explained(error: Exception) -> tuple[int, str]:
         case OSError():
             # A full disk or a missing permission: a fault of the machine, not of this program.
             in_the_way = isinstance(error, FileExistsError)
-            told = "there is a file where a folder belongs" if in_the_way else error.strerror
+            told = "is a file, but must be a folder" if in_the_way else error.strerror
             message = f"{f'{error.filename}: ' if error.filename else ''}{told or error}"
         case _:
-            fault = f"a fault of ours, {type(error).__name__}: {error}"
+            fault = f"internal error: {type(error).__name__}: {error}"
             limit = f"; {limit_in_words()}" if limit_in_words() else ""
-            code, message = FAULT, f"{fault} (CMFL_DEBUG=1 shows where{limit})"
+            code, message = FAULT, f"{fault} (CMFL_DEBUG=1 shows the traceback{limit})"
     return code, message

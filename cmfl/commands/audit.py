@@ -24,44 +24,46 @@ from ledger.protocol.errors import CmflError
 def audit(
     source: options.EvidenceOptions,
     head: options.Head = None,
-    strict: Annotated[bool, "Take a remark for something that could not be checked."] = False,
+    strict: Annotated[bool, "Treat every remark as a check that could not be made."] = False,
     since: Annotated[
-        Path | None, "The JSON report of an earlier audit that passed: trust it for its rounds."
+        Path | None, "JSON report of an earlier passed audit, trusted for its rounds."
     ] = None,
     jobs: Annotated[
         int | None,
-        f"Processes that check rounds, each with the blobs of one in memory; as many as "
-        f"there are cores, up to {MOST_UNASKED}, if not given. A short run begins none.",
+        "Number of processes that check rounds. Default: the number of cores, at most "
+        f"{MOST_UNASKED}. A short run uses none.",
         Option(min=1, max=256),
     ] = None,
     rules: options.Rules = None,
     training: Annotated[
         int | None,
-        "Also repeat the training of so many drawn updates, and report their number by "
-        "verdict beside the ten steps; no verdict of the audit changes. Needs torch and the "
-        "data: cmfl verify training names these.",
+        "Number of randomly drawn updates whose training is repeated. The verdict of the "
+        "audit does not change. Needs torch and the data (see cmfl verify training).",
         Option(min=1),
     ] = None,
     report: options.ReportFile = None,
     anchors: Annotated[
-        Path | None, "Folder of anchors (cmfl log anchor): the run must have their heads."
+        Path | None, "Folder of anchors (cmfl log anchor). The run must contain their heads."
     ] = None,
     tsa_root: options.TsaRoot = None,
     *,
     witnesses: options.WitnessOptions,
     json: console.AsJson = False,
 ) -> None:
-    """Check every round from the chain and the blobs alone.
+    """Verify every round from the chain and the blobs.
 
-    Exit code 0: everything was checked and is true. 1: the record contradicts itself. 3: nothing
-    contradicts, but something could not be checked, such as a round whose blobs are gone. With
-    --rpc-url, --address and --blobs nothing of the home is needed. With --api the blobs come from a
-    service, which is trusted for nothing: each is compared with its digest, and one that is not to
-    be had is named. With --since the blobs of rounds that an earlier audit has checked are not read
-    again, and the report says so. With --witness-policy logs and witnesses are asked first: a run
-    that lacks rounds they have seen, or has others, contradicts; without a quorum it is exit code
-    3. With --anchors each anchor is verified offline; the report names the hash of its block, which
-    you compare with a node that you trust.
+    With --rpc-url, --address and --blobs, the audit does not read the home. With --api, the blobs
+    come from a service that is not trusted: the audit compares each blob with its digest and names
+    missing ones. With --since, the audit does not read the blobs of rounds that an earlier audit
+    checked, and the report states this.
+
+    With --witness-policy, the audit first compares the run with logs and witnesses. A run that
+    lacks rounds which they have seen, or has different ones, contradicts. Without a quorum, the
+    exit code is 3. With --anchors, each anchor is verified offline. The report names the hash of
+    the anchor's block, for you to compare with a node that you trust.
+
+    Exit codes: 0, every check passed. 1, the record contradicts itself or the rules. 3, there is no
+    contradiction, but something could not be checked, such as a round with missing blobs.
     """
     if report is not None:
         console.require_writable(report, "--report", as_json=json)
@@ -107,24 +109,25 @@ MARKS = {"same": "s", "other": "X", "disputed": "?", "none": "."}
 def coverage(
     source: options.EvidenceOptions,
     rounds: Annotated[
-        str | None, Option(metavar="A..B", help="First and last round; else all.")
+        str | None, Option(metavar="A..B", help="First and last round. Default: all.")
     ] = None,
     mailbox: Annotated[
         str | None,
-        "URL or folder with the attestations; else that of the blobs, or of the service.",
+        "URL or folder with the attestations. Default: the location of the blobs, or the service.",
     ] = None,
     auditor: Annotated[
         list[str] | None,
-        "Count the attestations of this address; may be repeated; else everybody's.",
+        "Address of a trusted auditor; may be repeated. Default: all auditors.",
         Option(metavar="ADDRESS"),
     ] = None,
     json: console.AsJson = False,
 ) -> None:
-    """Show which updates have been repeated by auditors: rounds by clients, and their verdicts.
+    """Show the updates whose training auditors have repeated.
 
-    Folds the attestations that `cmfl verify training --sign` puts into the mailbox. Each is its
-    auditor's word, and anybody can sign with a new key: name the auditors that you trust. Where
-    auditors disagree, all of them are shown; whoever repeats the update finds out who is false.
+    The command combines the attestations that `cmfl verify training --sign` writes to the mailbox.
+    An attestation is only its auditor's claim, and anyone can sign with a new key. Name the
+    auditors that you trust. If auditors disagree, all are shown. Repeat the update to find out
+    which auditor is wrong.
     """
     bounds = options.rounds_between(None, rounds)
     result = Coverage(coverage_of(source.target(), bounds, auditor or (), mailbox))

@@ -55,18 +55,18 @@ chain_app = Commands()
 def serve(
     home: options.HomeFolder = HOME,
     port: Annotated[
-        int, Option(min=0, max=65535, help="Port to listen on, of this machine only.")
+        int, Option(min=0, max=65535, help="Port to listen on, on this machine only.")
     ] = 8545,
     block_time: Annotated[
         float | None,
-        "Seconds from block to block; by default each transaction gets a block.",
+        "Seconds between blocks. Default: one block for each transaction.",
         Option(min=0.1, max=3600),
     ] = None,
     chain_id: options.ChainId = None,
 ) -> None:
     """Serve the home's own chain over JSON-RPC on this machine.
 
-    The chain is created if it does not exist. The server has no accounts and signs nothing; while
+    The chain is created if it does not exist. The server has no accounts and signs nothing. While
     it runs, other commands write to the chain only through it.
     """
     from ledger.chain.embedded.evm import TEST_KEYS, address_of
@@ -97,17 +97,17 @@ def serve(
 @chain_app.command("fund")
 def fund(
     addresses: Annotated[list[str], Argument(metavar="ADDRESS...", help="Accounts to fund.")],
-    amount: Annotated[str, "Amount for each, in ether."],
+    amount: Annotated[str, "Amount for each account, in ether."],
     home: options.HomeFolder = HOME,
     *,
     node: CappedSenderOptions,
     json: AsJson = False,
 ) -> None:
-    """Pay accounts from the sender's own, for their gas.
+    """Send ether from the sender's account to others, for gas.
 
-    Nothing is sent if the sender cannot pay all of them. After an interruption the command names
-    the accounts that were paid, may have been paid, and were not paid. The home's own chain has
-    test money only.
+    If the sender cannot pay all accounts, nothing is sent. After an interruption, the command lists
+    the accounts that were paid, that may have been paid, and that were not paid. The home's own
+    chain has test money only.
     """
     wei, where = wei_of(amount, "--amount", ETHER_DECIMALS), node.chain_of(home)
     accounts = recipients(addresses)
@@ -134,7 +134,7 @@ _AT_ONCE = 16  # geth accepts at least as many pending ones per account
 def recipients(addresses: Sequence[str]) -> list[str]:
     """Return the accounts to pay, EIP-55, each of them once."""
     if len(addresses) > MOST_RECIPIENTS:
-        raise ConfigurationError(f"{len(addresses)} accounts: at most {MOST_RECIPIENTS} at once")
+        raise ConfigurationError(f"{len(addresses)} accounts; at most {MOST_RECIPIENTS} at once")
     accounts: list[str] = []
     for address in addresses:
         try:
@@ -142,7 +142,7 @@ def recipients(addresses: Sequence[str]) -> list[str]:
         except ChainError as error:
             raise ConfigurationError(str(error)) from None
         if account == f"0x{0:040}":
-            raise ConfigurationError(f"{address}: payments to the zero address are lost")
+            raise ConfigurationError(f"{address}: is the zero address, and payments to it are lost")
         if account in accounts:
             raise ConfigurationError(f"{address} is given twice")
         accounts.append(account)
@@ -171,8 +171,8 @@ def pay(chain: ChainWriter, accounts: Sequence[str], wei: int) -> list[dict[str,
     owned = balance_of(chain.sender)
     if owned < wei * len(accounts) + gas:
         raise ConfigurationError(
-            f"account {chain.sender} owns {in_ether(owned)}, and is to pay "
-            f"{in_ether(wei * len(accounts))} and the gas; nothing was sent"
+            f"account {chain.sender} has {in_ether(owned)}, and needs "
+            f"{in_ether(wei * len(accounts))} plus gas; nothing was sent"
         )
     sent: dict[str, Receipt] = {}
     unsure: dict[str, None] = {}
@@ -249,16 +249,17 @@ contract_app = Commands()
 
 @contract_app.command("abi")
 def abi() -> None:
-    """Print the contract's ABI as JSON, as wallets, explorers and libraries read it."""
+    """Print the contract's ABI as JSON, for wallets, explorers and libraries."""
     results().write(json_.dumps([*artifact().abi.values()], indent=1) + "\n")
 
 
 @contract_app.command("verify")
 def verify(source: options.ContractOptions, json: AsJson = False) -> None:
-    """Compare a contract's code and creation with this version, and print how to compile it.
+    """Compare a contract's code and creation with this version, and print the compiler command.
 
-    The sources are installed with this program. Plain vyper compiles them to the same bytes.
-    Exit code 1: code, creation or an installed source differs. 3: the creation is not checkable.
+    The sources are installed with this program. The plain vyper compiler produces the same bytes.
+
+    Exit codes: 1, code, creation or an installed source differs. 3, the creation is not checkable.
     """
     expected = artifact()
     target = source.target()
@@ -315,12 +316,12 @@ def verify(source: options.ContractOptions, json: AsJson = False) -> None:
 def source(
     source: options.ContractOptions,
     standard_json: Annotated[
-        bool, "Print the compiler's JSON input; the other lines go to standard error."
+        bool, "Print the compiler's JSON input. Other lines go to standard error."
     ] = False,
 ) -> None:
-    """Print what Sourcify, Etherscan and Blockscout need to verify a contract's source."""
+    """Print the input that Sourcify, Etherscan and Blockscout need to verify the source."""
     if differing := differing_sources(artifact()):
-        raise ConfigurationError(f"{HERE / differing[0]} was changed: reinstall cmfl")
+        raise ConfigurationError(f"{HERE / differing[0]} was changed; reinstall cmfl")
     target = source.target()
     with target.reader() as chain:
         address = target.address or read_run_manifest(target.run_paths()).address

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Settings = Annotated[
     list[str] | None,
-    "section.key=value, over preset or file; cmfl settings has all of them.",
+    "section.key=value; overrides the preset or file. See cmfl settings.",
     Option("--set"),
 ]
 
@@ -33,11 +33,11 @@ class ConfigurationOptions:
 
     preset: Annotated[
         str | None,
-        "digits (default, no attackers among the members), robust (against attackers), "
-        "...: cmfl settings presets lists all.",
+        "Preset: digits (default, no attackers among the members), robust (against "
+        "attackers), ... For all presets, see cmfl settings presets.",
         Option(autocompletion=_presets),
     ] = None
-    config: Annotated[Path | None, "A TOML file."] = None
+    config: Annotated[Path | None, "TOML file with settings."] = None
     setting: Settings = None
 
     @property

@@ -65,7 +65,7 @@ def _choose(parameter: typer.CallbackParam, value: bool) -> bool:
     if value:
         level = Verbosity[(parameter.name or "").upper()]
         if chosen() not in {Verbosity.USUAL, level}:
-            raise ConfigurationError("-q and -v contradict each other: give one of them")
+            raise ConfigurationError("-q and -v exclude each other; give one")
         _CHOSEN.set(level)
     return value
 
@@ -73,12 +73,12 @@ def _choose(parameter: typer.CallbackParam, value: bool) -> bool:
 VERBOSITY = {
     "verbose": Annotated[
         bool,
-        "Also say what is logged, and where a fault of ours arose.",
+        "Show log messages, and tracebacks for internal errors.",
         Option("-v", "--verbose", callback=_choose),
     ],
     "quiet": Annotated[
         bool,
-        "Say nothing of progress, nor what is only worth knowing.",
+        "Hide progress and informational messages.",
         Option("-q", "--quiet", callback=_choose),
     ],
 }
@@ -87,7 +87,7 @@ VERBOSITY = {
 
 def _only_one(context: typer.Context, value: bool) -> bool:
     if value and context.params.get("json"):
-        raise ConfigurationError("--csv and --json: give one of them")
+        raise ConfigurationError("--csv and --json exclude each other; give one")
     return value
 
 
@@ -397,8 +397,8 @@ def refuse_home_file(path: Path, option: str = "--out") -> None:
         # SQLite keeps a log and shared memory beside a file, under its name.
         if any(first == each or first.name.startswith(f"{each.name}-") for each in kept):
             raise ConfigurationError(
-                f"{option} {path}: lies in {first.name} of the home {folder}, which only a run "
-                f"may write; name another place"
+                f"{option} {path}: is in {first.name} of the home {folder}, which only a run "
+                "may write; name another path"
             )
 
 

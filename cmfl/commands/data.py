@@ -40,20 +40,20 @@ data_app = Commands()
 
 @data_app.command("check")
 def check(
-    path: Annotated[Path, Argument(metavar="PATH", help="The data file or folder.")],
-    dataset: Annotated[str | None, "The data set; recognised from the files by default."] = None,
+    path: Annotated[Path, Argument(metavar="PATH", help="Data file or folder.")],
+    dataset: Annotated[str | None, "Data set. Default: recognised from the files."] = None,
     glove: Annotated[Path | None, "Word vectors to check with the data."] = None,
     setting: Annotated[
         list[str] | None,
-        "data.options.label=species and others.",
+        "Option of the data set, such as data.options.label=species.",
         Option("--set", metavar="KEY=VALUE"),
     ] = None,
     json: console.AsJson = False,
 ) -> None:
-    """Read all files as a run would, and say what they contain; the first fault is exit code 2.
+    """Read all files of a data set as a run would, and print a summary of their contents.
 
-    An owner's own file is checked with --dataset own and the form that the run declares, --set
-    data.options.shape=[...] and others; its digest takes the owner's key: `cmfl data digest`.
+    The first error ends the command with exit code 2. For an owner's own file, use --dataset own
+    and the run's form of the data, such as --set data.options.shape=[...].
     """
     options = {}
     if setting:
@@ -75,25 +75,25 @@ def check(
 
 @data_app.command("digest")
 def digest(
-    path: Annotated[Path, Argument(metavar="FILE", help="The owner's samples.")],
+    path: Annotated[Path, Argument(metavar="FILE", help="File of the owner's samples.")],
     configured: ConfigurationOptions,
     keystore: Annotated[
-        list[Path] | None, "The owner's encrypted key, which determines the salt."
+        list[Path] | None, "Encrypted key of the owner; determines the salt."
     ] = None,
-    password_file: Annotated[Path | None, "Of the keystore; else asked for."] = None,
+    password_file: Annotated[Path | None, "Keystore's password file. Default: ask."] = None,
     salt: Annotated[str | None, "Salt of the owner's samples, 32 bytes in hex."] = None,
     json: console.AsJson = False,
 ) -> None:
     """Print the salted digest of an owner's samples, as `cmfl register --data` registers it.
 
-    The settings of the run declare the form of the samples. The salt comes from the owner's key, or
-    is given. The run document has the digest in `experiment.data.digests`, under its `data_root`.
+    The run's settings declare the form of the samples. The salt is derived from the owner's key, or
+    given. The run document contains the digest in `experiment.data.digests`, under its `data_root`.
     """
     from clients.configuration.loading import samples_with_salt
 
     if (salt is None) == (not keystore):
         raise ConfigurationError(
-            "give the one secret of the digest: --keystore with the owner's key, or --salt"
+            "the digest needs exactly one of --keystore (the owner's key) and --salt"
         )
     if password_file is not None and salt is not None:
         raise ConfigurationError("--password-file has no effect with --salt")
@@ -111,18 +111,17 @@ def digest(
 
 @data_app.command("fetch")
 def fetch(
-    name: Annotated[str, Argument(help="A data set, a file that experiments read, or all.")],
+    name: Annotated[str, Argument(help="Data set, file of an experiment, or all.")],
     destination: Annotated[
-        Path, Argument(metavar="DEST", help="The folder; a new one for a data set of the hub.")
+        Path, Argument(metavar="DEST", help="Target folder; a new one for a data set of the hub.")
     ],
-    source: Annotated[str, "Mirror of the sources of the experiments' files."] = SOURCE,
+    source: Annotated[str, "Mirror of the sources of experiment files."] = SOURCE,
     json: console.AsJson = False,
 ) -> None:
     """Fetch a data set from the Hugging Face hub, or the files that experiments read.
 
-    The hub is that of HF_ENDPOINT. An experiment's file is made from files on GitHub, whose sha256
-    must be the known one; `all` makes those that are missing. No other command uses the network for
-    data.
+    HF_ENDPOINT selects the hub. Experiment files are built from files on GitHub with known sha256
+    digests. `all` builds the missing ones. No other command downloads data.
     """
     name = {"digits-by-writer": "digits_by_writer.npz"}.get(name, name)
     if wanted := [file for file in FILES if name in {file, "all"}]:
@@ -161,7 +160,7 @@ flower_app = Commands()
 
 @flower_app.callback()
 def flower() -> None:
-    """Projects of Flower in whose rounds a committee decides."""
+    """Create a Flower project whose rounds a committee decides."""
 
 
 @flower_app.command("new")
@@ -169,9 +168,9 @@ def new(
     folder: Annotated[Path, Argument(metavar="DIR", help="Folder of the project.")],
     options: ConfigurationOptions,
 ) -> None:
-    """Write a project that flwr run runs: a ServerApp, a ClientApp and the run's settings.
+    """Write a project for flwr run: a ServerApp, a ClientApp and the run's settings.
 
-    SuperNodes train; the ServerApp's process has all clients' keys, and the home of the run.
+    SuperNodes train. The ServerApp's process holds all clients' keys and the home of the run.
     """
     from cmfl.flower import write_project
 
@@ -193,45 +192,43 @@ FORMATS = (SAFETENSORS, PEFT)
 
 @model_app.command("export")
 def export(
-    out: Annotated[Path, "The file, which replaces an existing one; with --sign or peft a folder."],
+    out: Annotated[Path, "Output file, replaced if it exists; with --sign or peft, a folder."],
     home: options.HomeFolder = HOME,
     run: options.RunName = None,
     round_number: Annotated[
         int | None,
-        Option(
-            "--round", min=1, max=2**32 - 1, help="The model after this round; the last by default."
-        ),
+        Option("--round", min=1, max=2**32 - 1, help="Round of the model. Default: the last."),
     ] = None,
     average: Annotated[
-        int, Option(min=1, max=1000, help="Mean of the last N models that rounds decided.")
+        int, Option(min=1, max=1000, help="Number of last decided models to average.")
     ] = 1,
     address: options.Address = None,
     rpc_url: options.RpcUrl = None,
     chain_id: options.ChainId = None,
     blobs: Annotated[
-        str | None, "Location of the blobs, a URL or a folder; by default the home."
+        str | None, "Location of the blobs, a URL or a folder. Default: the home."
     ] = None,
     form: Annotated[
         str,
-        "safetensors: a file of the trained tensors; peft: a folder that PeftModel reads.",
+        "Format: safetensors, a file of the trained tensors, or peft, a folder for PeftModel.",
         Option("--format"),
     ] = SAFETENSORS,
-    make_folder: Annotated[bool, "Make the folder of --out without asking."] = False,
+    make_folder: Annotated[bool, "Create the folder of --out without asking."] = False,
     sign: Annotated[
         Path | None,
-        "Private key (PEM): --out is a new folder with the model, the base of the model "
-        "hf, and model.sig over all of it.",
+        "Private key (PEM) that signs. --out is then a new folder with the model, the base "
+        "of the model hf, and model.sig.",
     ] = None,
     json: console.AsJson = False,
 ) -> None:
-    """Write the model that the ledger names, its tensors by name and shape.
+    """Write the model recorded on the ledger to a file, its tensors by name and shape.
 
-    Its bytes have the digest on the chain; cmfl audit checks that digest. The format peft writes
-    the adapters of the model hf, for its base of the run's own configuration. A signed folder is
-    checked by cmfl verify attestation, and by model_signing verify key of OpenSSF.
+    The chain stores the file's digest, and cmfl audit checks this digest. With --format peft, the
+    command writes the adapters of the model hf. With --sign, it writes a folder for cmfl verify
+    attestation and for OpenSSF's model_signing verify key.
 
-    With --average the file holds a mean, which has no digest on the chain. Its metadata name the
-    digests of the models in the mean.
+    With --average, the file contains a mean model, which has no digest on the chain. The metadata
+    list the digests of the averaged models.
     """
     from clients.models.model_file import encode_model, mean_model, run_facts
 
@@ -239,8 +236,7 @@ def export(
         raise ConfigurationError(f"--format {form}: must be {' or '.join(FORMATS)}")
     if form == PEFT and address is not None:
         raise ConfigurationError(
-            "--format peft needs the base, which the run's own configuration names: leave out "
-            "--address"
+            "--format peft needs the base from the run's own configuration; remove --address"
         )
     _require_folder(out, is_made=make_folder)
     if sign is not None:
@@ -281,34 +277,34 @@ def export(
 
 @model_app.command("digest")
 def digest_of_base(
-    folder: Annotated[Path, Argument(help="The folder of a base of the model hf.")],
+    folder: Annotated[Path, Argument(help="Folder of a base of the model hf.")],
 ) -> None:
-    """Print the digest of a base's folder, which model.options.sha256 may state."""
+    """Print the digest of a base model's folder, for model.options.sha256."""
     from clients.models.model import folder_digest
 
     if not folder.is_dir():
-        raise ConfigurationError(f"{folder}: is no folder")
+        raise ConfigurationError(f"{folder}: is not a folder")
     console.print_line(folder_digest("path", folder).partition(":")[2])
 
 
 @model_app.command("evaluate")
 def evaluate(
-    file: Annotated[Path, Argument(help="A model.safetensors of cmfl.")],
+    file: Annotated[Path, Argument(help="File model.safetensors written by cmfl.")],
     home: options.HomeFolder = HOME,
-    run: Annotated[str, "The run with data and model."] = "run",
-    preset: Annotated[str | None, "Data and model of a preset, not of a run."] = None,
-    config: Annotated[Path | None, "Data and model of a TOML file, not of a run."] = None,
+    run: Annotated[str, "Run that supplies data and model."] = "run",
+    preset: Annotated[str | None, "Preset that supplies data and model."] = None,
+    config: Annotated[Path | None, "TOML file that supplies data and model."] = None,
     setting: Annotated[
-        list[str] | None, Option("--set", help="section.key=value, over run, preset or file.")
+        list[str] | None, Option("--set", help="section.key=value; overrides run, preset or file.")
     ] = None,
-    training_loss: Annotated[bool, "Also the loss on all training samples."] = False,
+    training_loss: Annotated[bool, "Also print the loss on all training samples."] = False,
     json: console.AsJson = False,
 ) -> None:
     """Load a file into its model and print accuracy and loss on the whole test set.
 
-    Data and model are those of a run's configuration, a preset or a file; the model file's own
-    metadata are only shown. Code that a run's configuration names is not run: name your own copy,
-    as in --set model.name=FILE.py:CLASS.
+    The data set and the model come from a run's configuration, a preset or a file. The metadata of
+    the model file are only shown. Code that a run's configuration names is not executed. To use
+    such code, name your own copy, as in --set model.name=FILE.py:CLASS.
     """
     from clients.configuration.loading import is_code, load, load_recorded
     from clients.models.model_file import read_model_file
@@ -337,8 +333,8 @@ def _require_signable(out: Path, key: Path, average: int) -> None:
 
     if average > 1:
         raise ConfigurationError(
-            f"--average {average} with --sign: a signed model must be one that the chain names: "
-            "leave one of them out"
+            f"--average {average} with --sign: a mean model is not on the chain, so it cannot "
+            "be signed; remove one of the two options"
         )
     require_key(key, "private")
     console.require_new(out)
@@ -349,8 +345,8 @@ def _last_models(ledger: CommitteeLedger, number: int, count: int) -> list[Diges
     models = [event.model for event in events if isinstance(event, RoundDecided)]
     if len(models) < count:
         raise ConfigurationError(
-            f"--average {count}: rounds decided {len(models)} models up to round {number}: name a "
-            "smaller number"
+            f"--average {count}: must be at most {len(models)}, the models decided up to "
+            f"round {number}"
         )
     return models[-count:]
 
@@ -363,8 +359,8 @@ def _write_signed(
     bound = bound_base(document)
     if bound is not None and where.address is not None:
         raise ConfigurationError(
-            "--sign of the model hf takes its base, which the run's own configuration names: leave "
-            "out --address"
+            "--sign of the model hf needs the base from the run's own configuration; remove "
+            "--address"
         )
     with console.whole_folder(out) as folder:
         write(folder)
@@ -381,7 +377,7 @@ def _require_folder(out: Path, *, is_made: bool) -> None:
     if is_made or out.parent.is_dir():
         return
     if not sys.stdin.isatty():
-        raise ConfigurationError(f"{missing}; --make-folder makes it")
+        raise ConfigurationError(f"{missing}; create it with --make-folder")
     if not typer.confirm(f"There is no folder {out.parent}. Make it?", err=True):
         raise ConfigurationError(f"{missing}; nothing was written")
 
@@ -405,7 +401,7 @@ def _named(ledger: CommitteeLedger, round_number: int | None) -> tuple[int, Dige
     for recorded in ledger.round_events(round_number):
         if isinstance(event := recorded.event, RoundDecided):
             return round_number, event.model, event.head
-    raise ConfigurationError(f"round {round_number} was not decided: it has made no model")
+    raise ConfigurationError(f"round {round_number} was not decided, so it has no model")
 
 
 def _print(facts: Mapping[str, Any], *, as_json: bool) -> None:

@@ -141,11 +141,11 @@ MOST_PORTS = 100  # how many are looked at for one on which nobody listens
 
 
 def demo(
-    home: Annotated[Path, "A folder that is made anew."] = Path("demo-home"),
-    seeds: Annotated[int, Option(min=1, max=20, help="Runs of each kind.")] = 4,
-    rounds: Annotated[int, Option(min=1, max=1000, help="Rounds of each run.")] = 40,
+    home: Annotated[Path, "Folder to create or replace."] = Path("demo-home"),
+    seeds: Annotated[int, Option(min=1, max=20, help="Number of runs of each kind.")] = 4,
+    rounds: Annotated[int, Option(min=1, max=1000, help="Number of rounds of each run.")] = 40,
     port: Annotated[
-        int, Option(min=1, max=65535, help="Of the REST service; the next free one if it is taken.")
+        int, Option(min=1, max=65535, help="Port of the REST service, or the next free port.")
     ] = 8000,
 ) -> None:
     """Run, audit and compare on real digits, then serve the history."""
@@ -192,7 +192,7 @@ def _made_anew(home: Path) -> Iterator[None]:
     """Replace a demo's folder and hold it; never delete another folder, or one in use."""
     mark = home / "made-by-cmfl-demo"
     if home.exists() and not mark.exists():
-        raise ConfigurationError(f"--home {home} exists and was not made by a demo: name another")
+        raise ConfigurationError(f"--home {home} exists and was not made by a demo; name another")
     if home.exists():
         with sole_process(home, mark.name, "--home"):
             shutil.rmtree(home, ignore_errors=True)
@@ -211,8 +211,9 @@ def _introduce(home: Path, seeds: int, rounds: int) -> None:
         "0."
     )
     console.print_prose(
-        f"{steps[RECORDED]} rounds are recorded and audited; to compare with, {steps[AVERAGED]} of "
-        "FedAvg are played beside them, which has no committee and so nothing to record."
+        f"{steps[RECORDED]} rounds are recorded and audited. For comparison, "
+        f"{steps[AVERAGED]} rounds of FedAvg run; they have no committee, so nothing is "
+        "recorded."
     )
 
 
@@ -295,7 +296,7 @@ def free_port(port: int) -> int:
     free = next((number for number in looked_at if not is_port_taken(number)), None)
     if free is None:
         raise ConfigurationError(
-            f"--port {port}: it is taken, and so are the {len(looked_at) - 1} ports after it"
+            f"--port {port}: the port and the next {len(looked_at) - 1} are in use; name another"
         )
     return free
 
@@ -318,4 +319,4 @@ def _deployments(address: str) -> int:
                 return len(json.load(answer)["deployments"])
         except OSError:
             time.sleep(0.1)
-    raise ConfigurationError(f"{address}: the service does not answer")
+    raise ConfigurationError(f"{address}: the service does not respond")

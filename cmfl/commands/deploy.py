@@ -227,8 +227,8 @@ def _deployed(where: Target, name: str, document: RunDocument) -> tuple[str | No
         manifest, config = read_run_manifest(paths), f"0x{deployment.config.hex()}"
         if manifest.config != config:
             raise ConfigurationError(
-                f"{paths.manifest} is of another configuration: run document {manifest.config}, "
-                f"not {config}"
+                f"{paths.manifest} has another configuration (run document {manifest.config}, "
+                f"not {config})"
             )
         with where.reader() as chain:
             return manifest.address, connect(chain, manifest).state().registered
@@ -256,7 +256,7 @@ def _price_on_node(
         offer = wire.new_fees(market.base_fee, market.tip, caps)
         if offer is None:
             raise ConfigurationError(
-                f"gas costs {market.base_fee} wei now, and the tip, over the cap of {caps.fee}: "
+                f"gas costs {market.base_fee} wei plus the tip, above the cap of {caps.fee}; "
                 "nothing would be sent"
             )
         if plan.steps and plan.steps[0].kind == "creation":
@@ -306,7 +306,7 @@ def _lines(plan: DryRun) -> Iterator[str]:
             f"each gas: base fee {price.base_fee / _GWEI:.6g}, tip {price.tip / _GWEI:.6g}"
         )
         if price.balance is None:
-            yield f"the sender must own {in_ether(price.needed)}; who it is, nobody said"
+            yield f"the sender must own {in_ether(price.needed)}; the owner is unknown"
         else:
             yield (
                 f"{plan.sender} owns {in_ether(price.balance)}; nodes ask for "
@@ -336,24 +336,24 @@ def deploy(
     registry: RegistryFile = None,
     first_block: Annotated[
         int | None,
-        "For a node: wait, and open round 1 in this block.",
+        "Block of round 1's opening; the command waits for it. Needs a node.",
         Option(callback=options.for_a_node),
     ] = None,
     allow_predictable_seeds: options.AllowPredictableSeeds = False,
     dry: Annotated[
-        bool, "Show what would be sent and its cost; send nothing.", Option("--dry-run")
+        bool, "Show the transactions and their cost, and send nothing.", Option("--dry-run")
     ] = False,
     price: Annotated[
         str | None,
-        "For --dry-run: price of gas, of one token, and of a byte on an L2: 0.02gwei,3000.",
+        "Prices for --dry-run: gas, token, byte on an L2, such as 0.02gwei,3000.",
         Option(metavar="GAS,TOKEN[,BYTE]"),
     ] = None,
     json: console.AsJson = False,
 ) -> None:
-    """Deploy a run's contract, without a round; repeating it changes nothing.
+    """Deploy a run's contract without opening a round.
 
-    On timed blocks, cmfl run --resume opens the first round of a simulation. With --dry-run the
-    exit code is 2 if the sender does not own enough.
+    Repeating the command changes nothing. On timed blocks, cmfl run --resume opens the first round
+    of a simulation. With --dry-run, the exit code is 2 if the sender's balance is too low.
     """
     from clients.configuration.parsing import ALLOW_PREDICTABLE, lot_warning
     from clients.runs.open_run import prepared
@@ -404,7 +404,7 @@ def deploy(
 def _require_ahead(head: int, number: int | None) -> None:
     if number is not None and not head < number <= head + MOST_BLOCKS:
         bounds = f"{head + 1} to {head + MOST_BLOCKS}"
-        raise ConfigurationError(f"--first-block {number}: must be {bounds}, after the newest one")
+        raise ConfigurationError(f"--first-block {number}: must be {bounds}, after the newest")
 
 
 def _open_in_block(chain: ChainWriter, number: int, document: RunDocument, paths: RunPaths) -> None:
@@ -419,8 +419,8 @@ def _open_in_block(chain: ChainWriter, number: int, document: RunDocument, paths
     assert opening is not None, "the registration is complete"
     if opening.opened_block < number:
         raise ChainError(
-            f"round 1 was opened in block {opening.opened_block}, before block {number}; another "
-            f"account may have chosen the first committee by it: deploy another run"
+            f"round 1 was opened in block {opening.opened_block}, before block {number}. "
+            "Another account may have chosen the first committee this way; deploy another run"
         )
     console.complain(f"round 1 opened in block {opening.opened_block}")
 

@@ -67,7 +67,7 @@ def _signatures() -> str:
     signer = KeySigner(keccak256(b"PUBLIC TEST KEY of cmfl doctor"))
     digest = keccak256(b"a message")
     if recover(digest, signer.sign(digest)) != signer.address:
-        raise CmflError("a signature does not recover to its signer: install coincurve again")
+        raise CmflError("a signature does not recover to its signer; reinstall coincurve")
     return "secp256k1 signs and recovers"
 
 
@@ -76,8 +76,8 @@ def _artefact() -> str:
 
     for name in differing_sources(artifact()):
         raise CmflError(
-            f"contracts/{name} is not what the artefact was compiled from: compile it again, or "
-            f"put the source back"
+            f"contracts/{name} is not the source of the artefact; compile it again, or "
+            "restore the source"
         )
     return f"{artifact().compiler}, {len(artifact().runtime)} bytes, sources match"
 
@@ -94,7 +94,7 @@ def _torch(*, is_loaded: bool) -> str:
     if installed is None:
         return "not installed: audit and serve work, run and deploy do not"
     if find_spec("torch") is None:
-        raise CmflError(f"{installed} is installed without its files: install torch again")
+        raise CmflError(f"{installed} is installed without its files; reinstall torch")
     try:
         ctypes.CDLL("libcuda.so.1")  # the driver, without which torch finds no GPU either
     except OSError:
@@ -150,7 +150,7 @@ def _disk(home: Path) -> str:
     folder = next(path for path in (home.absolute(), *home.absolute().parents) if path.exists())
     free = shutil.disk_usage(folder).free
     if free < 100_000_000:
-        raise CmflError(f"only {free // 1_000_000} MB are free at {folder}: make room")
+        raise CmflError(f"only {free // 1_000_000} MB are free at {folder}; free some space")
     return f"{free / 1e9:.1f} GB free"
 
 
@@ -218,8 +218,8 @@ def _account(where: Target, keystore: Path | None) -> str:
         balance = node.balance_of(address)
     if balance == 0:
         raise CmflError(
-            f"{address} of {source} has 0 ETH on chain {node.chain_id}: send it some, unless gas "
-            f"costs nothing there"
+            f"{address} of {source} has 0 ETH on chain {node.chain_id}; send some, unless gas "
+            "is free on this chain"
         )
     return f"{address} of {source} has {sender.in_ether(balance)}"
 
@@ -243,8 +243,8 @@ def check_blobs(blobs: FolderBlobs, *, deep: bool) -> str:
     if damaged:
         more = f" and {len(damaged) - 1} more" if len(damaged) > 1 else ""
         raise BlobError(
-            f"{damaged[0]}{more}: put the blob back from a copy, or remove it; without it an audit "
-            f"stays incomplete"
+            f"{damaged[0]}{more}; restore the blob from a copy, or remove it (audits are then "
+            "incomplete)"
         )
     parts = [f"{len(sizes)} blobs, {sum(sizes.values()) / 1e6:.1f} MB"]
     parts[0] += ", each hashed" if deep else ""
@@ -293,9 +293,9 @@ def _chain(where: Target, *, deep: bool) -> str:
             there = view.block(noted.number).hash if noted.number <= head.number else None
             if there != noted.hash:
                 raise ChainError(
-                    f"{chain_text} lacks block {noted.number}, 0x{noted.hash.hex()}, that this "
-                    f"home has acknowledged: a restored backup or a damaged file; put the newer "
-                    f"one back, or go on from here with cmfl run --resume --accept-rollback"
+                    f"{chain_text} lacks block {noted.number}, 0x{noted.hash.hex()}, which "
+                    "this home acknowledged. It is an old backup or damaged; restore a newer "
+                    "file, or continue with cmfl run --resume --accept-rollback"
                 )
         if deep:
             with counting("blocks") as show:
@@ -312,17 +312,17 @@ def _chain(where: Target, *, deep: bool) -> str:
 def _require_none_noted(where: Target) -> None:
     if (noted := read_note(where.chain_file)) is not None:
         raise ChainError(
-            f"{where.chain_file} is gone, though block {noted.number}, 0x{noted.hash.hex()}, was "
-            f"acknowledged here: mount its disk, or put the file back with its -wal"
+            f"{where.chain_file} is missing, but this home acknowledged block {noted.number}, "
+            f"0x{noted.hash.hex()}; mount its disk, or restore the file with its -wal"
         )
 
 
 def _run(where: Target, run: RunPaths) -> str:
     if not RUN_NAME.fullmatch(run.path.name):
-        raise CmflError("the folder's name is not that of a run: rename it, or take it away")
+        raise CmflError("the folder's name is not a run name; rename or remove the folder")
     if not run.manifest.exists():
         if was_in_memory(run):
-            return "was on the memory ledger: no chain has it, and it cannot be taken up again"
+            return "was on the memory ledger; it is not on a chain, and cannot be resumed"
         require_unplayed(run)
         return "has no contract yet: cmfl run --resume deploys it, or finds the one that it started"
     manifest = read_run_manifest(run)
@@ -345,9 +345,8 @@ def _run(where: Target, run: RunPaths) -> str:
     later = {end.model for end in ends if isinstance(end, RoundDecided)}
     if is_model_missing and (is_played_here or any(map(blobs.has, later))):
         raise BlobMissingError(
-            f"blob {state.model.hex()} is missing, the model with which round {state.round} began "
-            f"or ended: put it back from a copy; without it an audit stays incomplete, and a run "
-            f"that has not ended cannot go on"
+            f"blob {state.model.hex()}, the model of round {state.round}, is missing; restore it "
+            "from a copy. Without it, audits are incomplete, and an unfinished run cannot continue"
         )
     stage = "finished after" if state.stage is LedgerStage.FINISHED else "in"
     found = f"contract {manifest.address}, {stage} round {state.round} of {deployment.rounds}"
@@ -386,24 +385,24 @@ def doctor(
     *,
     node: NodeOptions,
     keystore: Annotated[
-        list[Path] | None, "Encrypted key to look at.", Option(envvar="CMFL_KEYSTORE")
+        list[Path] | None, "Encrypted key to check.", Option(envvar="CMFL_KEYSTORE")
     ] = None,
     port: Annotated[
         int | None,
-        Option(min=1, max=65535, help="Of the REST service, which must be free; else 8000."),
+        Option(min=1, max=65535, help="Free port for the REST service. Default: 8000."),
     ] = None,
-    deep: Annotated[bool, "Run every block again and hash every blob; takes its time."] = False,
-    preset: Annotated[str | None, "Say how clients of this preset would train."] = None,
-    config: Annotated[Path | None, "The same of a TOML file."] = None,
+    deep: Annotated[bool, "Re-execute every block and hash every blob (slow)."] = False,
+    preset: Annotated[str | None, "Preset whose training path to print."] = None,
+    config: Annotated[Path | None, "TOML file whose training path to print."] = None,
     setting: Annotated[
-        list[str] | None, "section.key=value, over preset or file.", Option("--set")
+        list[str] | None, "section.key=value; overrides the preset or file.", Option("--set")
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Check installation, home and node; exit 1 if something is wrong.
+    """Check the installation, the home and the node.
 
-    No password is asked for. With --preset or --config, also say which path training would take,
-    and how each layer would be computed; the data are loaded for it.
+    The exit code is 1 if a check fails. The command never asks for a password. With --preset or
+    --config, it also loads the data and prints the training path and the computation of each layer.
     """
     where, rows = node.chain_of(home), []
     key = sender.only_keystore(keystore) if keystore else None

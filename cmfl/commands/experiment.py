@@ -30,28 +30,26 @@ ALL = "all"
 
 experiment_app = Commands()
 
-Name = Annotated[
-    str, Argument(help="An experiment, or the path of a TOML file; see experiment list.")
-]
+Name = Annotated[str, Argument(help="Experiment, or path of a TOML file. See experiment list.")]
 NameOrAll = Annotated[
-    str, Argument(help="An experiment, a TOML file's path, or all; see experiment list.")
+    str, Argument(help="Experiment, path of a TOML file, or all. See experiment list.")
 ]
 Out = Annotated[Path, Option("--out", help="Folder of the rows: NAME.jsonl, and the folder NAME.")]
 Data = Annotated[
     Path | None, Option("--data", help="Folder of the data files that experiments read.")
 ]
 Quick = Annotated[
-    bool, Option("--quick", help="The experiment's small version; its rows are in quick/.")
+    bool, Option("--quick", help="Run the small version of the experiment, with rows in quick/.")
 ]
 Seeds = Annotated[
-    int | None, Option("--seeds", min=1, max=1000, help="How many seeds; else those that it names.")
+    int | None, Option("--seeds", min=1, max=1000, help="Number of seeds. Default: as defined.")
 ]
 DEFAULT_OUT = Path("experiments")
 
 
 @experiment_app.command("list")
 def list_(
-    name: Annotated[str | None, Argument(help="The experiment whose cells are listed.")] = None,
+    name: Annotated[str | None, Argument(help="Experiment whose cells are listed.")] = None,
     out: Out = DEFAULT_OUT,
     data: Data = None,
     quick: Quick = False,
@@ -102,7 +100,7 @@ def list_(
 def run(
     name: NameOrAll,
     seeds: Seeds = None,
-    jobs: Annotated[int, Option(min=1, max=256, help="Cells that are run at once.")] = 2,
+    jobs: Annotated[int, Option(min=1, max=256, help="Number of cells that run in parallel.")] = 2,
     quick: Quick = False,
     out: Out = DEFAULT_OUT,
     data: Data = None,
@@ -110,10 +108,11 @@ def run(
 ) -> None:
     """Run the cells that have no row yet.
 
-    Killed or interrupted, it goes on when it is called again, and plays again only the cells that
-    were in flight. The first seed of each cell of CMFL is on its own chain and audited there.
-    Exit code 0: every cell has its row, and every audit passed. 1: an audit failed. 2: a cell could
-    not be run. 3: an audit was incomplete.
+    If the command is interrupted, call it again: it repeats only the cells that were running. The
+    first seed of each CMFL cell has its own chain and is audited there.
+
+    Exit codes: 0, every cell has its row and every audit passed. 1, an audit failed. 2, a cell
+    could not be run. 3, an audit was incomplete.
     """
     from clients.experiments.run import require_data
 
@@ -132,7 +131,7 @@ def run(
         options = {"jobs": jobs, "out": out, "seeds": seeds, "data": data, "quick": quick}
         again = console.command_line("experiment", "run", name, **options)
         raise InterruptedCommand(
-            f"interrupted; all rows are saved; continue with: {again}"
+            f"interrupted, and all rows are saved; to continue, run {again}"
         ) from error
     if json:
         console.print_json(results)
@@ -145,13 +144,13 @@ def run(
 def plot(
     name: NameOrAll = ALL,
     out: Out = DEFAULT_OUT,
-    to: Annotated[Path, "Folder of the figures, SVG and PNG; made if need be."] = Path("figures"),
+    to: Annotated[Path, "Folder of the figures (SVG and PNG)."] = Path("figures"),
     quick: Quick = False,
 ) -> None:
     """Draw the figures of all experiments that have rows, or of one.
 
-    The key figure of a definition names their kinds; else they follow from its axes. Nothing is
-    averaged but seeds.
+    The key `figure` of a definition names the kinds of figures. The default follows from its axes.
+    Only seeds are averaged.
     """
     require_extra("plots", "figures need")
     paths = draw(_rows(name, out, is_quick=quick), to)
@@ -163,11 +162,11 @@ def report(
     name: NameOrAll = ALL,
     out: Out = DEFAULT_OUT,
     to: Annotated[
-        Path | None, "The Markdown file, which replaces an existing one; else it is printed."
+        Path | None, "Markdown file, which replaces an existing one. Default: print it."
     ] = None,
     quick: Quick = False,
 ) -> None:
-    """Write the tables and audited points of all rows, or of one experiment's.
+    """Write the tables and audited points of all experiments, or of one.
 
     The report is one Markdown file.
     """
@@ -181,25 +180,23 @@ def report(
 @experiment_app.command("audit")
 def audit(
     name: Name,
-    cell: Annotated[str, Argument(help="A cell that was on a chain; see experiment list.")],
+    cell: Annotated[str, Argument(help="Cell that ran on a chain. See experiment list.")],
     out: Out = DEFAULT_OUT,
     data: Data = None,
     quick: Quick = False,
-    home: Annotated[
-        Path | None, "A folder to make and keep, for cmfl rounds, audit and serve."
-    ] = None,
+    home: Annotated[Path | None, "New folder to keep, for cmfl rounds, audit and serve."] = None,
     json: console.AsJson = False,
 ) -> None:
-    """Repeat a cell's run on a fresh chain, require the row's head and numbers, and audit it.
+    """Repeat a cell's run on a fresh chain, compare head and numbers with its row, and audit it.
 
-    Exit code 0: it came out again, and everything was checked and is true. 1: something differs, or
-    the record contradicts itself. 3: nothing contradicts, but something could not be checked.
+    Exit codes: 0, the result is the same and every check passed. 1, something differs, or the
+    record contradicts itself. 3, there is no contradiction, but something could not be checked.
     """
     from clients.experiments.run import repeat_cell
 
     plan, store = _planned(name, None, data, out, is_quick=quick)
     if home is not None and home.exists():
-        raise ConfigurationError(f"--home {home}: is there already; name a folder to make")
+        raise ConfigurationError(f"--home {home}: exists; name a new folder")
     with tempfile.TemporaryDirectory() as folder, console.progress() as bar:
         task = bar.add_task("rounds", total=plan.cell(cell).rounds)
         place = Path(folder) / "home" if home is None else home
@@ -228,7 +225,7 @@ def _planned(
     plan = plan_experiment(name_of(name), definition, seeds=seeds, is_quick=is_quick, data=data)
     if plan.experiment != name_of(name):
         console.complain(
-            f"{name_of(name)} is played as {plan.experiment}: scikit-learn's digits stand in for "
+            f"{name_of(name)} is played as {plan.experiment}: scikit-learn's digits replace "
             f"{definition.files[0]}, because --data names no folder"
         )
     return plan, RowStore(_folder(out, is_quick=plan.is_quick), plan.experiment)

@@ -31,7 +31,7 @@ from ledger.protocol.errors import ServiceError
 if TYPE_CHECKING:
     from cmfl.provenance.facts import RunFacts
 
-_AS_SENT = "as the service sent it, and not checked yet: cmfl verify {} does"
+_AS_SENT = "as the service sent it, not checked; to check it, run cmfl verify {}"
 
 export_app = Commands()
 
@@ -40,13 +40,13 @@ def attestation(
     source: ProvenanceOptions,
     out: Out,
     sign: Annotated[
-        Path | None, "Private key (PEM): write the statement in a DSSE envelope."
+        Path | None, "Private key (PEM) that signs the statement in a DSSE envelope."
     ] = None,
     json: console.AsJson = False,
 ) -> None:
     """Write an in-toto statement about the model, for cmfl verify attestation and other tools.
 
-    The run is audited before; nothing is written about one whose audit does not pass.
+    The command audits the run first, and writes nothing if the audit does not pass.
     """
     from cmfl.provenance.documents import PAYLOAD_TYPE, json_bytes, statement
     from cmfl.provenance.verify import require_key, signed_envelope
@@ -63,9 +63,9 @@ def attestation(
 
 
 def mlbom(source: ProvenanceOptions, out: Out, json: console.AsJson = False) -> None:
-    """Write the model and what it follows from as a CycloneDX bill of materials (ML-BOM).
+    """Write the model and its sources as a CycloneDX bill of materials (ML-BOM).
 
-    The run is audited before; nothing is written about one whose audit does not pass.
+    The command audits the run first, and writes nothing if the audit does not pass.
     """
     from cmfl.provenance import documents
 
@@ -77,12 +77,12 @@ def mlbom(source: ProvenanceOptions, out: Out, json: console.AsJson = False) -> 
 
 def crate(
     source: ProvenanceOptions,
-    out: Annotated[Path, "The folder to make, or an empty one."],
+    out: Annotated[Path, "New or empty folder."],
     json: console.AsJson = False,
 ) -> None:
-    """Write model, run document, settings and statement as an RO-Crate, a folder.
+    """Write model, run document, settings and statement to a folder (RO-Crate).
 
-    The run is audited before; nothing is written about one whose audit does not pass.
+    The command audits the run first, and writes nothing if the audit does not pass.
     """
     from cmfl.provenance.documents import crate_files
 
@@ -104,7 +104,7 @@ def audited_facts(source: ProvenanceOptions, *, as_json: bool) -> RunFacts:
     if report.outcome is not AuditOutcome.PASSED:
         answer = {"file": None, "audit": report.as_dict()}
         console.print_result(answer, readable(report), as_json=as_json)
-        console.complain("nothing was written: a document is about a run whose audit passes")
+        console.complain("nothing was written, because the run's audit did not pass")
         raise typer.Exit(code_of(report.outcome))
     number, read = source.round_number, partial(read_facts, where)
     whose: dict[str, Any] = {"auditors": source.auditor or (), "mailbox": source.mailbox}
@@ -130,9 +130,9 @@ def _report(out: Path, facts: RunFacts, form: str, *, as_json: bool) -> None:
 def bundle(
     source: EvidenceOptions, round_number: RoundNumber, out: Out, json: console.AsJson = False
 ) -> None:
-    """Write all that checking one round needs into a file, for cmfl verify bundle.
+    """Write everything needed to check one round to a file, for cmfl verify bundle.
 
-    It is checked on the way, but for one that comes from a service.
+    The command checks the bundle first, unless it comes from a service.
     """
     console.require_writable(out, as_json=json)
     target = source.target()
@@ -160,7 +160,7 @@ def bundle(
 def proof(
     source: EvidenceOptions, round_number: RoundNumber, client_index: ClientIndex, out: Out
 ) -> None:
-    """Write what became of a client in a round into a file, for cmfl verify client --proof."""
+    """Write a client's outcome in a round to a file, for cmfl verify client --proof."""
     console.require_writable(out)
     target = source.target()
     made = make(target, round_number, client_index)
@@ -173,17 +173,17 @@ def proof(
 def table(
     source: HistoryOptions,
     rounds: RoundRange,
-    name: Annotated[export.TableName, Argument(help="Table to write.")],
+    name: Annotated[export.TableName, Argument(help="Name of the table.")],
     out: Annotated[
-        Path, Option("--output", "--out", help="The file; an existing file is replaced.")
+        Path, Option("--output", "--out", help="Output file, which replaces an existing one.")
     ],
     format: Annotated[  # noqa: A002 - the option's own word
-        Literal["csv", "parquet"], "Format of the file; parquet has typed columns."
+        Literal["csv", "parquet"], "Format of the file. Parquet has typed columns."
     ] = "csv",
 ) -> None:
     """Write rounds, updates, participations or evidence as a table, oldest round first.
 
-    SQL databases and data frames load it. It reports chain and records; cmfl audit verifies these.
+    SQL databases and data frames can load the file. To verify its contents, run cmfl audit.
     """
     console.require_writable(out, "--output")
     columns, target = getattr(export, name.upper()), source.target()

@@ -31,7 +31,7 @@ atexit.register(gc.freeze)
 def run(behaviour: WorkerBehaviour | None = None) -> NoReturn:
     """Run the command line and exit; `behaviour` is of the clients of `cmfl worker`, or honest."""
     if os.name == "nt":  # file locks, resource limits and signals are POSIX's
-        _end(WRONG, "runs on Linux and macOS, not on Windows: use the Windows Subsystem for Linux")
+        _end(WRONG, "Windows is not supported; use the Windows Subsystem for Linux")
     code = 0
     try:
         import signal
@@ -91,8 +91,8 @@ def _end_for(error: Exception) -> NoReturn:
             _end(WRONG, "not enough memory")
         _end(WRONG, too_little_memory(error))
     if isinstance(error, OSError):
-        _end(WRONG, f"cannot begin: {error}")
-    _end(FAULT, f"cannot begin: {type(error).__name__}: {error}")
+        _end(WRONG, f"cannot start: {error}")
+    _end(FAULT, f"cannot start: {type(error).__name__}: {error}")
 
 
 def _end(code: int, sentence: str) -> NoReturn:

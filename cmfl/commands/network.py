@@ -37,22 +37,22 @@ ANVIL_VARIABLE = "CMFL_ANVIL"
 
 
 def network(
-    home: Annotated[Path, "Folder of the whole network; new or empty."] = Path("cmfl-network"),
-    workers: Annotated[int, Option(min=1, max=256, help="Processes that host the clients.")] = 12,
-    rounds: Annotated[int, Option(min=1, help="How many rounds; the run has no more.")] = 10,
-    chain: Annotated[ChainKind, f"The node; {ANVIL_VARIABLE} may name anvil."] = ChainKind.EMBEDDED,
-    store: Annotated[StoreKind, "Where blobs and mail are."] = StoreKind.SERVED,
+    home: Annotated[Path, "New or empty folder for the whole network."] = Path("cmfl-network"),
+    workers: Annotated[int, Option(min=1, max=256, help="Number of worker processes.")] = 12,
+    rounds: Annotated[int, Option(min=1, help="Number of rounds of the run.")] = 10,
+    chain: Annotated[ChainKind, f"Node. {ANVIL_VARIABLE} sets anvil's path."] = ChainKind.EMBEDDED,
+    store: Annotated[StoreKind, "Location of blobs and mail."] = StoreKind.SERVED,
     *,
     configured: ConfigurationOptions,
-    api: Annotated[bool, Option("--api/--no-api", help="Run the audit service, too.")] = True,
+    api: Annotated[bool, Option("--api/--no-api", help="Also run the audit service.")] = True,
     allow_predictable_seeds: AllowPredictableSeeds = False,
     json: AsJson = False,
 ) -> None:
-    """Run a federation of separate worker processes on this machine, and audit it.
+    """Run and audit a federation of processes on this machine.
 
-    Chain, contract, funds, store, service and workers are started in order, all with PUBLIC TEST
-    KEYS; rounds are printed as they end, and everything ends with this command. With -v the logs of
-    all processes are printed, each line after the name of its process.
+    The command starts chain, contract, funds, store, service and workers in order, all with PUBLIC
+    TEST KEYS. It prints each round when it ends, and stops all processes at the end. With -v, it
+    prints the logs of all processes, each line after the process name.
     """
     from clients.configuration.parsing import plain_values, require_unpredictable
     from clients.testnet.network import PACES, LocalNetwork, NetworkSettings, fitted_to_pace
@@ -78,7 +78,7 @@ def network(
             played = _play(federation, rounds, say)
             code, verdict = _audited(federation)
     except KeyboardInterrupt as error:
-        raise InterruptedCommand(f"interrupted; what was recorded is in {home}") from error
+        raise InterruptedCommand(f"interrupted; the recorded data are in {home}") from error
     except CommandError as error:
         raise CommandError(f"{error} (logs are in {home / 'logs'})") from error
     pace = played.rounds_a_minute
@@ -107,14 +107,14 @@ def _require_playable(home: Path, workers: int, configuration: Configuration) ->
     require_no_live_settings(configuration)
     if workers > protocol.clients:
         raise ConfigurationError(
-            f"--workers {workers}: there are {protocol.clients} clients to host"
+            f"--workers {workers}: must be at most {protocol.clients}, the number of clients"
         )
     if malice.attack or malice.members or malice.trainers:
         raise ConfigurationError(
-            "malice: a federation's workers know no attackers among themselves: remove the section"
+            "malice: workers of a federation do not simulate attackers; remove the section"
         )
     if home.exists() and (not home.is_dir() or any(home.iterdir())):
-        raise ConfigurationError(f"--home {home}: exists and is not empty; name a new folder")
+        raise ConfigurationError(f"--home {home}: is not empty; name a new folder")
 
 
 def _play(federation: LocalNetwork, rounds: int, say: Callable[[str], None]) -> NetworkSummary:
@@ -166,5 +166,5 @@ def _audited(federation: LocalNetwork) -> tuple[int, dict[str, Any]]:
     try:
         report: dict[str, Any] = loads(process.output.read_text("utf-8"))
     except ValueError as error:
-        raise ConfigurationError(f"the audit said nothing: {process.log_tail()}") from error
+        raise ConfigurationError(f"the audit printed no report: {process.log_tail()}") from error
     return (INCOMPLETE if code is None else code), report

@@ -50,11 +50,11 @@ def _requires(
 
 for_a_node = _requires(
     lambda given: given.get("rpc_url") is not None,
-    f"without --rpc-url or {URL_VARIABLE}: the home's own chain needs none",
+    f"without --rpc-url or {URL_VARIABLE}, because the home's own chain does not need it",
     else_none=True,
 )
 _of_a_home = _requires(
-    lambda given: given.get("api") is None, "with --api: nothing of a home is read then"
+    lambda given: given.get("api") is None, "with --api, because the home is not read"
 )
 _for_a_service = _requires(lambda given: given.get("api") is not None, "without --api")
 
@@ -80,9 +80,7 @@ def runs_of_home(context: typer.Context) -> list[str]:
 
 def _head(value: str | None) -> str | None:
     if value is not None and not _HEAD.fullmatch(value):
-        raise typer.BadParameter(
-            "a head is 0x and 64 hex digits, as an audit prints it in the line to keep"
-        )
+        raise typer.BadParameter("must be a head, 0x and 64 hex digits, as an audit prints it")
     return value
 
 
@@ -91,10 +89,12 @@ def rounds_between(round_number: int | None, rounds: str | None) -> tuple[int, i
     if rounds is None:
         return None if round_number is None else (round_number, round_number)
     if round_number is not None:
-        raise ConfigurationError("--round and --rounds: give one of them")
+        raise ConfigurationError("--round and --rounds exclude each other; give one")
     match = _RANGE.fullmatch(rounds)
     if match is None:
-        raise ConfigurationError(f"--rounds {rounds[:80]}: must be first and last round, as 3..7")
+        raise ConfigurationError(
+            f"--rounds {rounds[:80]}: must be first and last round, as in 3..7"
+        )
     return int(match[1]), int(match[2])
 
 
@@ -118,81 +118,80 @@ HomeFolder = Annotated[
 ]
 Api = Annotated[
     str | None,
-    "A service instead of a home: its URL, up to where /v1 begins.",
+    "URL of a service to use instead of a home, up to /v1.",
     Option("--api", is_eager=True),
 ]
 ApiTokenFile = Annotated[
     Path | None,
-    f"For --api: the token that the service wants, else {API_TOKEN_VARIABLE} holds it.",
+    f"File with the token of the service of --api. Default: {API_TOKEN_VARIABLE}.",
     Option("--api-token-file", callback=_for_a_service),
 ]
 ApiTimeout = Annotated[
     int,
-    "For --api: seconds that one answer, or one blob, may take.",
+    "Longest time in seconds for one response or blob of --api.",
     Option("--api-timeout", min=1, max=86_400, callback=_for_a_service),
 ]
 BlobsAt = Annotated[
     str | None,
-    "Where the blobs are, a URL or a folder; else in the home.",
+    "Location of the blobs, a URL or a folder. Default: the home.",
     Option("--blobs", callback=_of_a_home),
 ]
 RunName = Annotated[
     str | None,
-    "Which run; needed where the home has several.",
+    "Name of the run; needed if the home has several.",
     Option("--run", autocompletion=runs_of_home),
 ]
 RunToMake = Annotated[str, Option("--run", help="Name of the run.", autocompletion=runs_of_home)]
 Address = Annotated[
-    str | None, "The contract, where there is no manifest.", Option(callback=contract_address)
+    str | None, "Contract's address, if there is no manifest.", Option(callback=contract_address)
 ]
 RpcUrl = Annotated[
     str | None,
-    "A JSON-RPC node instead of the home's own chain, for which the variable is left empty.",
+    "URL of a JSON-RPC node. Default: the home's own chain.",
     Option("--rpc-url", envvar=URL_VARIABLE, is_eager=True),
 ]
 ChainId = Annotated[
     int | None,
-    "The chain id that node or home must have; the variable counts for a node only.",
+    "Expected chain id of the node or the home. The variable applies to a node only.",
     Option("--chain-id", min=1, max=2**64 - 1, envvar="CMFL_CHAIN_ID", callback=_chain_id),
 ]
 MaxFee = Annotated[
     str | None,
-    "For a node: most gwei for each gas, base fee and tip together; 500 if not given.",
+    "Highest total price of gas in gwei, base fee plus tip, on a node. Default: 500.",
     Option("--max-fee", envvar="CMFL_MAX_FEE", callback=for_a_node),
 ]
 MaxTip = Annotated[
     str | None,
-    "For a node: most gwei of it as tip for the block's maker; 2 if not given.",
+    "Highest tip in gwei for the block's maker, on a node. Default: 2.",
     Option("--max-tip", envvar="CMFL_MAX_TIP", callback=for_a_node),
 ]
 AllowPredictableSeeds = Annotated[
-    bool, "Accept a run of several owners with beacon = none, whose seeds can be chosen."
+    bool, "Accept a run of several owners with beacon = none, although its seeds can be chosen."
 ]
 Head = Annotated[
     str | None,
-    "A head that an earlier audit printed: the run must pass through it.",
+    "Head that an earlier audit printed. The run must contain it.",
     Option("--head", callback=_head),
 ]
 
 OutFile = Annotated[
     Path,
-    "The file; an existing file is replaced, a device or pipe is written into.",
+    "Output file, device or pipe. An existing file is replaced.",
     Option("--out"),
 ]
 
 Rules = Annotated[
     list[str] | None,
-    "Your copy of the file with the run's own distance; may be repeated. "
-    "It is run, if its sha256 is the run document's.",
+    "Your copy of the file with the run's own distance; may be repeated. It is executed if "
+    "its sha256 is in the run document.",
     Option("--rules", metavar="FILE"),
 ]
 
-ReportFile = Annotated[Path | None, "File of the JSON report; an existing file is replaced."]
-Limit = Annotated[int, Option(min=1, max=1000, help="How many entries at most.")]
-Cursor = Annotated[str | None, "`next_cursor` of the page before, from the same query."]
+ReportFile = Annotated[Path | None, "File of the JSON report, which replaces an existing one."]
+Limit = Annotated[int, Option(min=1, max=1000, help="Largest number of entries.")]
+Cursor = Annotated[str | None, "`next_cursor` of the previous page of the same query."]
 WITNESS_POLICY = (
-    "Known logs and witnesses, and how many of these are enough: a file as c2sp.org/tlog-policy "
-    "has it."
+    "File with known logs, witnesses and a quorum, in the format of c2sp.org/tlog-policy."
 )
 
 
@@ -209,12 +208,12 @@ class WitnessOptions:
     witness_policy: WitnessPolicyFile = None
     checkpoint: Annotated[
         list[str] | None,
-        "URL, folder or file of a log's checkpoint, beside the URLs of the policy; may be "
+        "URL, folder or file of a log's checkpoint, in addition to the policy's URLs; may be "
         "repeated.",
         Option(metavar="PLACE"),
     ] = None
     checkpoint_max_age: Annotated[
-        float | None, "Hours since a witness has cosigned, for its word to count; 24 if not given."
+        float | None, "Largest age of a cosignature in hours. Default: 24."
     ] = None
 
     def witnesses(self) -> Witnesses | None:
@@ -288,7 +287,7 @@ class AttestedOptions(EvidenceOptions):
     """A contract whose audit and training count, from chain, blobs and mailbox."""
 
     mailbox: Annotated[
-        str | None, "URL or folder with auditors' verdicts; else that of the blobs."
+        str | None, "URL or folder with auditors' verdicts. Default: the location of the blobs."
     ] = None
     rules: Rules = None
 
@@ -298,7 +297,7 @@ class AttestedOptions(EvidenceOptions):
         target.require_chain_of_its_own()
         if target.remote is not None and self.mailbox is None:
             raise ConfigurationError(
-                "--api gives auditors' verdicts without their signatures: name the mailbox with "
+                "--api serves auditors' verdicts without signatures; name the mailbox with "
                 "--mailbox"
             )
         return target
@@ -310,10 +309,10 @@ class ProvenanceOptions(AttestedOptions):
 
     round_number: Annotated[
         int | None,
-        Option("--round", min=1, max=2**32 - 1, help="The model after this round; else the last."),
+        Option("--round", min=1, max=2**32 - 1, help="Round of the model. Default: the last."),
     ] = None
     auditor: Annotated[
         list[str] | None,
-        "List the verdicts of this address alone; may be repeated; else everybody's.",
+        "Address of an auditor whose verdicts are listed; may be repeated. Default: all.",
         Option(metavar="ADDRESS"),
     ] = None

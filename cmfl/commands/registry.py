@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 RegistryFile = Annotated[
     Path | None,
-    "Registry of owners with keys of their own, written by cmfl registry gather.",
+    "Registry of owners with separate keys, written by cmfl registry gather.",
     Option("--registry"),
 ]
 MOST_FILES = 20_000
@@ -37,7 +37,7 @@ registry_app = Commands()
 
 def register(
     keystore: sender.KeyFile,
-    out: Annotated[Path, "The entry; no existing file is replaced."],
+    out: Annotated[Path, "File of the entry; an existing file is not replaced."],
     samples: Annotated[
         int | None, Option(min=1, max=2**53 - 1, help="Number of your training samples.")
     ] = None,
@@ -50,18 +50,18 @@ def register(
     agreed: AgreedConfigurationOptions,
     json: console.AsJson = False,
 ) -> None:
-    """Write a signed entry: your address, your number of samples, and the settings you agree to.
+    """Write your signed registry entry: address, samples, settings.
 
-    Give it to the deployer of the run, with the same settings. It contains no secret: with --data
-    it has a digest of your samples, with a salt that only your key determines. Your worker uses it
-    to reject other samples, and you can prove later which samples you trained on. The beacon is a
-    block's hash unless the settings say otherwise.
+    Give the entry to the run's deployer, who uses the same settings. It contains no secret. With
+    --data, it includes a salted digest of your samples; only your key determines the salt. Your
+    worker uses the digest to reject other samples, and you can prove later which samples you
+    trained on. The beacon is a block hash unless the settings differ.
     """
     from clients.configuration.loading import owner_samples
     from clients.registration import encode_entry, proposal_digest, signed_entry
 
     if not agreed.has_source:
-        raise ConfigurationError("give the settings that you agree to: --config or --preset")
+        raise ConfigurationError("give the settings that you agree to with --config or --preset")
     path = sender.only_keystore(keystore)
     _require_new(out)
     configuration = agreed.load_shared(allow_predictable=agreed.allow_predictable_seeds)
@@ -76,8 +76,7 @@ def register(
     lines = (
         f"{out}: {address} registers for run {run} with {count} samples",
         f"settings 0x{proposal.hex()}",
-        f"whoever deploys goes on with: "
-        f"{console.command_line(*gather, out='registry.json', **agreed.words())}",
+        f"to deploy, run {console.command_line(*gather, out='registry.json', **agreed.words())}",
         f"once the entries of all owners are in {out.parent}",
     )
     console.print_result(
@@ -88,26 +87,26 @@ def register(
 @registry_app.command("gather")
 def gather(
     entries: Annotated[list[Path], Argument(metavar="FILES", help="Entries, or folders of them.")],
-    out: Annotated[Path, "The registry; no existing file is replaced."],
+    out: Annotated[Path, "File of the registry; an existing file is not replaced."],
     agreed: AgreedConfigurationOptions,
     json: console.AsJson = False,
 ) -> None:
     """Check the owners' entries and combine them into one registry, ordered by address.
 
-    Every owner can compare its digest with that of a local copy of the entries, and later with the
-    contract's. With the agreed settings the command checks these as well, and prints the command
-    that deploys the run.
+    Each owner can compare the registry's digest with the digest of a local copy, and later with the
+    digest in the contract. With the agreed settings, the command also checks them and prints the
+    command that deploys the run.
     """
     from clients.registration import combined_registry, encode_registry, read_entry
 
     _require_new(out)
     if not agreed.has_source and (agreed.settings or agreed.allow_predictable_seeds):
-        raise ConfigurationError("the owners' settings begin with --config or --preset: give it")
+        raise ConfigurationError("the owners' settings need --config or --preset")
     files: list[Path] = []
     for path in entries:
         files += sorted(path.glob("*.json")) if path.is_dir() else [path]
     if len(files) > MOST_FILES:
-        raise ConfigurationError(f"{len(files)} entries; there may be at most {MOST_FILES}")
+        raise ConfigurationError(f"{len(files)} entries are too many; at most {MOST_FILES}")
     registry = combined_registry((str(path), read_entry(path)) for path in files)
     command = None
     if agreed.has_source:
@@ -135,7 +134,7 @@ def gather(
 
 @registry_app.command("show")
 def show_registry(
-    file: Annotated[Path, Argument(metavar="FILE", help="A registry.")],
+    file: Annotated[Path, Argument(metavar="FILE", help="File of a registry.")],
     json: console.AsJson = False,
 ) -> None:
     """Check a registry's signatures, order and digest, and list its clients."""
@@ -163,7 +162,7 @@ def agreed_owners(file: Path, run: str, configuration: Configuration) -> Owners:
     registry = read_registry(file)
     if registry.run != run:
         raise ConfigurationError(
-            f"--registry {file}: its owners have signed for run {registry.run}, not for {run}"
+            f"--registry {file}: its owners signed for run {registry.run}, not for {run}"
         )
     _require_signed(f"--registry {file}", registry, configuration)
     return registry.owners
@@ -175,8 +174,8 @@ def _require_signed(where: str, registry: Registry, configuration: Configuration
     proposed = proposal_digest(configuration)
     if registry.configuration != proposed:
         raise ConfigurationError(
-            f"{where}: the owners have signed for settings 0x{registry.configuration.hex()}, and "
-            f"these are 0x{proposed.hex()}"
+            f"{where}: the owners signed for settings 0x{registry.configuration.hex()}, not "
+            f"for these (0x{proposed.hex()})"
         )
 
 
@@ -195,7 +194,7 @@ def _view(registry: Registry) -> dict[str, Any]:
 def _require_new(out: Path) -> None:
     console.refuse_home_file(out)
     if out.exists() and not is_written_into(out):
-        raise ConfigurationError(f"--out {out}: the file exists already, and is not overwritten")
+        raise ConfigurationError(f"--out {out}: exists, and is not overwritten; name a new file")
 
 
 keys_app = Commands()
@@ -205,24 +204,24 @@ keys_app = Commands()
 def new(
     keystore: sender.KeyFile, password_file: sender.KeyPassword = None, json: console.AsJson = False
 ) -> None:
-    """Make a new key, write its keystore, and print its address; nothing is overwritten.
+    """Create a key, write its keystore, and print its address; no file is overwritten.
 
-    The keystore has version 3, as Ethereum's wallets and nodes use it, and only its owner can read
-    it. A key whose keystore or password is lost cannot be restored.
+    The keystore is an Ethereum keystore, version 3. Only its owner can read the file. A key without
+    its keystore and password cannot be restored.
     """
     from clients.registration import write_keystore
 
     path = sender.only_keystore(keystore)
     if path.exists():
         raise ConfigurationError(
-            f"--keystore {path}: there is a file already, and a key is never overwritten"
+            f"--keystore {path}: exists, and a key is never overwritten; name a new file"
         )
     if password_file is not None:
         password = sender.read_text(password_file).rstrip("\r\n")
     elif (password := sender.asked_password()) != sender.asked_password("The same again"):
         raise ConfigurationError("the two passwords differ; no keystore was made")
     if not password:
-        raise ConfigurationError("an empty password protects nothing; no keystore was made")
+        raise ConfigurationError("the password is empty; no keystore was made")
     key = (secrets.randbelow(GROUP_ORDER - 1) + 1).to_bytes(32)
     write_keystore(path, key, password)
     _print_address(checksum(KeySigner(key).address), path, json=json)
@@ -232,10 +231,10 @@ def new(
 def show_key(
     keystore: sender.KeyFile,
     password_file: sender.KeyPassword = None,
-    prove: Annotated[bool, "Decrypt it, and sign a random challenge."] = False,
+    prove: Annotated[bool, "Decrypt the key and sign a random challenge."] = False,
     json: console.AsJson = False,
 ) -> None:
-    """Print the address of a keystore; without --prove no password is asked for."""
+    """Print the address of a keystore. Only --prove asks for the password."""
     path = sender.only_keystore(keystore)
     if not prove and password_file is not None:
         raise ConfigurationError("--password-file has no effect without --prove")

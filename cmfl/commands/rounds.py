@@ -41,18 +41,18 @@ def list_rounds(
     source: options.HistoryOptions,
     rounds: options.RoundRange,
     limit: options.Limit = 20,
-    oldest: Annotated[bool, "Oldest first."] = False,
+    oldest: Annotated[bool, "List the oldest first."] = False,
     status: Annotated[RoundStatus | None, "Only rounds with this status."] = None,
     client: Annotated[int | None, Option(min=0, help="Only rounds with this client.")] = None,
-    role: Annotated[AskedRole | None, "The part of the client in them."] = None,
+    role: Annotated[AskedRole | None, "Role or outcome of the client in the rounds."] = None,
     view_min: Annotated[
-        int, Option(min=0, help="Only rounds decided in this view, from 0, or later.")
+        int, Option(min=0, help="Only rounds decided in this view (from 0) or a later one.")
     ] = 0,
     since_block: Annotated[
-        int | None, Option(min=0, help="Only rounds that ended in this block or later.")
+        int | None, Option(min=0, help="Only rounds that ended in this block or a later one.")
     ] = None,
     until_block: Annotated[
-        int | None, Option(min=0, help="Only rounds that ended in this block or before.")
+        int | None, Option(min=0, help="Only rounds that ended in this block or an earlier one.")
     ] = None,
     since: Annotated[
         int | None, Option(min=0, help="Only rounds that ended at this Unix time or later.")
@@ -60,7 +60,7 @@ def list_rounds(
     until: Annotated[
         int | None, Option(min=0, help="Only rounds that ended at this Unix time or before.")
     ] = None,
-    full: Annotated[bool, "With --json: each round whole."] = False,
+    full: Annotated[bool, "With --json, print every part of each round."] = False,
     cursor: options.Cursor = None,
     json: console.AsJson = False,
 ) -> None:
@@ -94,17 +94,17 @@ def show_round(
     source: options.HistoryOptions,
     round_or_digest: Annotated[
         str,
-        "Number of a round, or 64 hex digits of anything that a round names.",
+        "Number of a round, or a digest of 64 hex digits.",
         Argument(metavar="ROUND|DIGEST"),
     ],
     limit: options.Limit = 20,
     cursor: options.Cursor = None,
     json: console.AsJson = False,
 ) -> None:
-    """Show one round: its ranking, its sets, its model. cmfl audit verifies them.
+    """Show one round: ranking, sets and model. To verify them, run cmfl audit.
 
-    For a digest, show its places: kind, round and client. It is the sha256 of a file, a commitment,
-    a seed, a root, a result, a head, a block or a transaction.
+    For a digest, the command lists its occurrences by kind, round and client. The digest can belong
+    to a file, commitment, seed, root, result, head, block or transaction.
     """
     target, asked = source.target(), round_or_digest
     if _DIGEST.fullmatch(asked):
@@ -122,7 +122,7 @@ def show_round(
         return
     if not asked.isdecimal() or not asked.isascii() or not 1 <= int(asked[:11]) < 2**32:
         raise typer.BadParameter(
-            f"{asked[:80]!r}: give the number of a round, from 1, or a digest of 64 hex digits"
+            f"{asked[:80]!r}: must be a round number from 1, or a digest of 64 hex digits"
         )
     with open_history(target) as history:
         number = int(asked)
@@ -153,7 +153,7 @@ def explain(
 ) -> None:
     """Explain one round in plain words: accepted and refused updates, votes and election.
 
-    The words report chain and record; cmfl audit verifies these.
+    The text reports the chain and the record. To verify them, run cmfl audit.
     """
     with open_history(source.target()) as history:
         explanation = history.explanation(round_number)
@@ -215,14 +215,14 @@ def evidence(
     kind: Annotated[EvidenceKind | None, "Only entries of this kind."] = None,
     client: Annotated[int | None, Option(min=0, help="Only entries about this client.")] = None,
     limit: options.Limit = 1000,
-    oldest: Annotated[bool, "Oldest first."] = False,
+    oldest: Annotated[bool, "List the oldest first."] = False,
     cursor: options.Cursor = None,
     json: console.AsJson = False,
     csv: console.AsCsv = False,
 ) -> None:
-    """List which clients were banned, refused or left out, and why.
+    """List banned, refused and left-out clients with reasons.
 
-    Two signed statements prove a ban. A dropout is no proof of a fault: mail can be lost.
+    Two signed statements prove a ban. A dropout proves nothing, because mail can be lost.
     """
     order = Order.OLDEST if oldest else Order.NEWEST
     query = RoundQuery(order=order, client=client, rounds=rounds, kind=kind)
@@ -307,7 +307,7 @@ def rounds(
     client: Client,
     span: options.RoundRange,
     limit: options.Limit = 20,
-    oldest: Annotated[bool, "Oldest first."] = False,
+    oldest: Annotated[bool, "List the oldest first."] = False,
     cursor: options.Cursor = None,
     json: console.AsJson = False,
 ) -> None:
@@ -335,14 +335,14 @@ def watch(
     run: options.RunName = None,
     address: options.Address = None,
     chain_id: options.ChainId = None,
-    poll: Annotated[float, Option(min=0.1, max=3_600, help="Seconds between two questions.")] = 1.0,
-    worker: Annotated[list[Path] | None, "Folder of a worker, for its own errors."] = None,
+    poll: Annotated[float, Option(min=0.1, max=3_600, help="Seconds between two requests.")] = 1.0,
+    worker: Annotated[list[Path] | None, "Folder of a worker, to show its errors."] = None,
     json: console.AsJson = False,
 ) -> None:
-    """Follow the open round of a live federation: its stage, and who is late.
+    """Follow the open round of a live federation.
 
-    Polls a service with a mailbox (cmfl serve --mailbox), until the run is finished, Ctrl-C, or no
-    answer for a minute. A worker publishes no errors: they are in its folder alone.
+    The command polls a service with a mailbox (cmfl serve --mailbox) until the run is finished, or
+    until a minute without a response. A worker's errors are only in its own folder.
     """
     remote = RemoteService.of(api, api_token_file)
     if remote is None:
@@ -444,7 +444,7 @@ def _stage(open_round: OpenRound) -> str:
     if view is not None:
         return f"{view['phase']}, view {view['number'] + 1}, primary {view['primary']}"
     if stage == "exhausted":
-        return f"no view is left, may be abandoned from block {open_round['deadline_block']} on"
+        return f"all views failed, can be abandoned from block {open_round['deadline_block']} on"
     if stage == "deciding":
         return "both votes are certified, the decision is pending"
     published = sum(client["payload"] is not None for client in clients)

@@ -38,29 +38,28 @@ def run(
     *,
     configured: ConfigurationOptions,
     rounds: Annotated[int | None, "Short for --set protocol.rounds=N."] = None,
-    workers: Annotated[int | None, "Processes that train; changes no result."] = None,
-    resume: Annotated[bool, "Take a run up where it was cut off."] = False,
+    workers: Annotated[int | None, "Number of training processes; does not change results."] = None,
+    resume: Annotated[bool, "Resume an interrupted run."] = False,
     accept_rollback: Annotated[
-        bool, "With --resume: go on from a chain that lacks rounds which it had before."
+        bool, "With --resume, continue on a chain that has lost recorded rounds."
     ] = False,
     node: SenderOptions,
     json: console.AsJson = False,
 ) -> None:
-    """Run simulated rounds until the last one, or take a run up again.
+    """Run simulated rounds, or resume an interrupted run.
 
-    With --resume, code of the run besides this program's runs only if you name it again, as in
-    --set model.name=FILE.py:CLASS. Every setting with its default and what it may be, every attack
-    and every fault: cmfl settings.
+    With --resume, a run's own code is executed only if you name it again, as in --set
+    model.name=FILE.py:CLASS. For every setting, attack and fault, see cmfl settings.
     """
     if accept_rollback and not resume:
-        raise ConfigurationError("--accept-rollback goes with --resume")
+        raise ConfigurationError("--accept-rollback needs --resume")
     more = {"protocol.rounds": rounds, "machine.workers": workers}
     settings = [f"{key}={value}" for key, value in more.items() if value is not None]
     configuration = _configuration(home, name, configured, settings, resume=resume)
     where = node.chain_of(home, name)
     is_memory = configuration.machine.ledger == "memory"
     if is_memory and where.rpc_url is not None:
-        raise ConfigurationError("machine.ledger = memory knows no chain, and so no --rpc-url")
+        raise ConfigurationError("--rpc-url has no effect with machine.ledger = memory")
     if accept_rollback and where.rpc_url is None and not is_memory:
         # Before the chain is opened for writing, which forgets what was acknowledged.
         where.require_contract()
@@ -97,7 +96,7 @@ def _configuration(
     settings = (*configured.settings, *more)
     if resume:
         if configured.has_source:
-            raise ConfigurationError("--resume takes the run's own configuration, no other")
+            raise ConfigurationError("--resume uses the run's configuration; give no other")
         return recorded_configuration(home, name, settings)
     configuration = load(configured.preset, configured.config, settings)
     require_new(home, name)
@@ -135,9 +134,7 @@ def _report(where: Target, played: PlayedRun, task: str | None, *, as_json: bool
     place = "memory ledger" if played.address is None else f"contract {played.address}"
     console.print_line(f"{place}, head 0x{played.head.hex()}")
     if played.address is None:
-        console.print_line(
-            "nothing of this run is recorded: it cannot be audited, nor taken up again"
-        )
+        console.print_line("this run is not recorded; it cannot be audited or resumed")
     if last is not None:
         if last.accuracy is not None:
             console.print_line(f"accuracy {last.accuracy:.3f}, floor {last.floor:.3f}")
@@ -148,8 +145,8 @@ def _report(where: Target, played: PlayedRun, task: str | None, *, as_json: bool
         if is_below_floor(last.accuracy, last.floor):
             console.print_line(
                 f"WARNING: {name} ends with accuracy {last.accuracy:.3f}, below the "
-                f"{last.floor:.3f} of always answering the commonest class: this model is worth "
-                f"nothing",
+                f"{last.floor:.3f} of always answering the most frequent class; the model is "
+                "useless",
                 bold=True,
             )
     console.print_line(f"results are in {Home(where.home).run(name).path}")
@@ -188,16 +185,16 @@ def _watch(opened: OpenedRun, *, quiet: bool) -> list[RoundMetrics]:
 def settings(
     what: Annotated[
         str | None,
-        "One section, such as protocol or malice; the presets; options and partitions of the data; "
-        "or what a run may name: attacks, faults, rules. Every setting if not given.",
+        "Section to show, such as protocol, malice, presets, options, partitions, attacks, "
+        "faults or rules. Default: every setting.",
         Argument(metavar="[SECTION|presets|data|attacks|faults|rules]"),
     ] = None,
     json: console.AsJson = False,
     csv: console.AsCsv = False,
 ) -> None:
-    """Show every setting with its default, what it may be, and what it is.
+    """Show settings with their defaults, allowed and current values.
 
-    A setting is given as --set section.key=value, or in a TOML file; see docs/configuration.md.
+    Change a setting with --set section.key=value, or in a TOML file.
     """
     from clients.configuration import settings_reference as reference
 
@@ -215,7 +212,7 @@ def settings(
         matching = [row for row in every if section in {None, row["name"], places[row["name"]]}]
         if not matching:
             names = ", ".join(dict.fromkeys((*filter(None, places.values()), *lists)))
-            raise ConfigurationError(f"settings {section}: there are no such; there are {names}")
+            raise ConfigurationError(f"settings {section}: unknown section; must be one of {names}")
         return matching
 
     rows = [*lists.get(what or "", lambda: _of_section(what))()]
@@ -259,11 +256,11 @@ def track(
     rules: options.Rules = None,
     json: console.AsJson = False,
 ) -> None:
-    """Log a recorded run to MLflow, TensorBoard or Weights & Biases, and the verdict of an audit.
+    """Log a recorded run to MLflow, TensorBoard or W&B.
 
-    Trackers are those of the run's own settings, and of --set track.mlflow=FOLDER,
-    track.tensorboard=FOLDER and track.wandb=FOLDER. To repeat it adds what is new, and nothing
-    twice. Exit code 2 if one of them fails.
+    The command also logs an audit's verdict. The run's settings select the trackers. You can add
+    --set track.mlflow=FOLDER, track.tensorboard=FOLDER or track.wandb=FOLDER. If you repeat the
+    command, it adds only new rounds. The exit code is 2 if a tracker fails.
     """
     from cmfl.commands.audit import audited_with_progress
 
@@ -309,8 +306,8 @@ def _section(paths: RunPaths, settings: tuple[str, ...]) -> TrackSection:
     section = tracked_by({"track": recorded}, settings)
     if not section.used:
         raise ConfigurationError(
-            "no tracker is named: --set track.mlflow=FOLDER, track.tensorboard=FOLDER or "
-            "track.wandb=FOLDER"
+            "no tracker is configured; use --set track.mlflow=FOLDER, "
+            "track.tensorboard=FOLDER or track.wandb=FOLDER"
         )
     return section
 

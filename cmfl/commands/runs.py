@@ -282,9 +282,9 @@ def list_runs(
 ) -> None:
     """List the runs of a home: rounds, accuracy and its floor, accepted attackers, head.
 
-    The floor is the accuracy of always answering the commonest class. Rounds and head are read from
-    the chain, and are unknown where it is a node's that is not named. A run that cannot be read is
-    named on standard error, with exit code 2, and the others are listed.
+    The floor is the accuracy of always answering the most frequent class. Rounds and head come from
+    the chain; without --rpc-url, they are unknown for a run on a node. The command reports an
+    unreadable run on standard error with exit code 2, and lists the others.
     """
     target = place.target()
     summaries: list[RunSummary] = []
@@ -315,8 +315,8 @@ def list_runs(
 def show(name: Name, place: PlaceOptions, json: console.AsJson = False) -> None:
     """Show one run: its summary and its settings.
 
-    The head that its files claim is compared with the chain; a difference is reported with a
-    warning and exit code 1. The claims of a service are not compared.
+    The command compares the head in the run's files with the chain. A difference gives a warning
+    and exit code 1. Results claimed by a service are not compared.
     """
     target = place.target(name)
     is_remote, paths = target.remote is not None, Home(target.home).run(name)
@@ -377,8 +377,8 @@ def _verdict(summary: RunSummary) -> str:
         return f"{summary.run}: no accuracy was measured"
     if summary.is_below_floor:
         return (
-            f"WARNING: {summary.run} ends below its floor: always answering the commonest class is "
-            f"right more often"
+            f"WARNING: {summary.run} ends below its floor, the accuracy of always answering "
+            "the most frequent class"
         )
     audit = f"; {summary.audit} proves the decisions" if summary.audit else ""
     return f"{summary.run}: accuracy and accepted attackers are claimed, not proven{audit}"

@@ -113,11 +113,11 @@ def wei_of(text: str, option: str, decimals: int) -> int:
     if not amount.is_finite() or not 0 < amount.scaleb(decimals) <= _MOST_WEI:
         most = _MOST_WEI // 10**decimals
         raise ConfigurationError(
-            f"{option} {text[:_LONGEST]}: an amount is a number over 0, and at most {most:.0e}"
+            f"{option} {text[:_LONGEST]}: must be a number above 0, at most {most:.0e}"
         )
     wei = amount.scaleb(decimals)
     if wei != int(wei):
-        raise ConfigurationError(f"{option} {text}: at most {decimals} decimals")
+        raise ConfigurationError(f"{option} {text}: must have at most {decimals} decimals")
     return int(wei)
 
 
@@ -126,9 +126,9 @@ def in_ether(wei: int) -> str:
     return f"{wei / _WEI:.6g} ETH" if wei >= _WEI // 1_000_000 or wei == 0 else f"{wei} wei"
 
 
-KeyFile = Annotated[list[Path], Option("--keystore", help="The keystore, an encrypted key.")]
+KeyFile = Annotated[list[Path], Option("--keystore", help="Keystore (encrypted key).")]
 KeyPassword = Annotated[
-    Path | None, Option("--password-file", help="The keystore's password; else asked for.")
+    Path | None, Option("--password-file", help="File with the keystore's password. Default: ask.")
 ]
 
 MAX_KEYSTORE_BYTES = 100_000
@@ -140,17 +140,17 @@ class SenderOptions(options.NodeOptions):
 
     keystore: Annotated[
         list[Path] | None,
-        f"For a node: encrypted key of the sender, else {KEY_VARIABLE} holds the key.",
+        f"Encrypted key of the sender on a node. Default: {KEY_VARIABLE}, which holds the key.",
         Option(envvar="CMFL_KEYSTORE", callback=options.for_a_node),
     ] = None
     password_file: Annotated[
         Path | None,
-        "For a node: the keystore's password; else asked for.",
+        "File with the keystore's password, for a node. Default: ask.",
         Option(callback=options.for_a_node),
     ] = None
     confirmations: Annotated[
         int | None,
-        "For a node: blocks on top of a transaction's own before it counts; 0 if not given.",
+        "Blocks after a transaction's block before it counts, on a node. Default: 0.",
         Option(min=0, max=1000, callback=options.for_a_node),
     ] = None
 
@@ -205,7 +205,7 @@ class CappedSenderOptions(SenderOptions):
             tip = wei_of(self.max_tip, "--max-tip", GWEI_DECIMALS)
             if tip > settings.max_fee_per_gas_wei:
                 raise ConfigurationError(
-                    f"--max-tip {self.max_tip}: the tip is part of the fee, whose cap is lower"
+                    f"--max-tip {self.max_tip}: must be at most the fee cap, which includes it"
                 )
             settings = replace(settings, max_tip_per_gas_wei=tip)
         return settings
@@ -223,7 +223,7 @@ def only_keystore(keystores: Sequence[Path]) -> Path:
     if len(keystores) > 1:
         named = ", ".join(str(keystore) for keystore in keystores)
         raise ConfigurationError(
-            f"--keystore is given {len(keystores)} times ({named}): this command takes one key"
+            f"--keystore is given {len(keystores)} times ({named}); give one key"
         )
     return keystores[0]
 
@@ -247,10 +247,10 @@ def keystore_key(keystore: Path, password_file: Path | None) -> bytes:
             account = keystore_address(content)
             of = "" if account is None else f" of account {account}"
             raise ConfigurationError(
-                f"--keystore {keystore}: the password {source} is not that of this "
-                f"keystore{of} (MAC mismatch)"
+                f"--keystore {keystore}: the password {source} is wrong for this keystore{of} "
+                "(MAC mismatch)"
             ) from error
-        raise ConfigurationError(f"--keystore {keystore}: no keystore: {error}") from error
+        raise ConfigurationError(f"--keystore {keystore}: is not a keystore ({error})") from error
 
 
 def read_keystore(path: Path) -> dict[str, Any]:
@@ -260,7 +260,7 @@ def read_keystore(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict) or not isinstance(
         content.get("crypto", content.get("Crypto")), dict
     ):
-        raise ConfigurationError(f"--keystore {path}: no keystore: it has no object 'crypto'")
+        raise ConfigurationError(f"--keystore {path}: is not a keystore; it has no object 'crypto'")
     return content
 
 
@@ -312,7 +312,7 @@ def environment_key() -> bytes:
         key = b""
     if len(key) != 32 or not 0 < int.from_bytes(key) < GROUP_ORDER:
         raise ConfigurationError(
-            f"a node needs a sender: give --keystore, or a key of 32 bytes hex in {KEY_VARIABLE}"
+            f"a node needs a sender; give --keystore, or 32 bytes in hex in {KEY_VARIABLE}"
         )
     return key
 
@@ -345,7 +345,7 @@ DEFAULT_WORKER = Path("cmfl-worker")
 
 WorkerFolderPath = Annotated[
     Path,
-    "Folder of this worker alone: journal, own updates, status.",
+    "Folder used only by this worker: journal, own updates, status.",
     Option("--folder", envvar="CMFL_WORKER_FOLDER"),
 ]
 
@@ -357,11 +357,11 @@ class ParticipantOptions:
     rpc_url: Annotated[
         str | None,
         # Eager: the limits of fees ask whether it is there.
-        Option(help="A JSON-RPC node.", envvar=URL_VARIABLE, is_eager=True),
+        Option(help="URL of a JSON-RPC node.", envvar=URL_VARIABLE, is_eager=True),
     ] = None
     chain_id: Annotated[
         int | None,
-        "The chain id that the node must have.",
+        "Expected chain id of the node.",
         Option(min=1, max=2**64 - 1, envvar="CMFL_CHAIN_ID"),
     ] = None
     contract: Annotated[
@@ -371,29 +371,27 @@ class ParticipantOptions:
     ] = None
     blobs: Annotated[
         str | None,
-        Option(help="Where all participants publish: a folder or a URL.", envvar=BLOBS_VARIABLE),
+        Option(help="Location of all published blobs: a folder or a URL.", envvar=BLOBS_VARIABLE),
     ] = None
     mailbox: Annotated[
         str | None,
-        Option(
-            help="Where envelopes go; where the blobs are if not given.", envvar=MAILBOX_VARIABLE
-        ),
+        Option(help="Mailbox (folder or URL). Default: with the blobs.", envvar=MAILBOX_VARIABLE),
     ] = None
     keystore: Annotated[
         list[Path] | None,
-        f"Key of a client, once for each; else {KEY_VARIABLE} holds the key of one.",
+        f"Encrypted key of a client; may be repeated. Default: {KEY_VARIABLE} (one key).",
         Option(envvar="CMFL_KEYSTORE"),
     ] = None
-    password_file: Annotated[Path | None, "Password of all keystores; else asked for."] = None
-    data: Annotated[Path | None, "Where the training data are on this machine."] = None
+    password_file: Annotated[Path | None, "Password file of all keystores. Default: ask."] = None
+    data: Annotated[Path | None, "Location of the training data on this machine."] = None
     setting: Annotated[
         list[str] | None,
-        Option("--set", help="section.key=value of this machine, such as machine.workers."),
+        Option("--set", help="section.key=value for this machine, such as machine.workers."),
     ] = None
     folder: WorkerFolderPath = DEFAULT_WORKER
     confirmations: Annotated[
         int | None,
-        "Blocks on top of one before it counts as final; what the chain calls final if not given.",
+        "Blocks after a block before it counts as final. Default: the chain's final blocks.",
         Option(min=0, max=1000),
     ] = None
     allow_predictable_seeds: options.AllowPredictableSeeds = False
@@ -409,9 +407,7 @@ class ParticipantOptions:
         if url is None or chain_id is None or contract is None or blobs is None:
             needed = ("rpc_url", "chain_id", "contract", "blobs")
             missing = next(name for name in needed if getattr(self, name) is None)
-            raise ConfigurationError(
-                f"--{missing.replace('_', '-')} must be given; --help says what it is"
-            )
+            raise ConfigurationError(f"--{missing.replace('_', '-')} is required; see --help")
         return WorkerTarget(
             *(url, chain_id, contract, blobs, self.mailbox or blobs),
             data=self.data,

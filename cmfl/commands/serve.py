@@ -37,14 +37,14 @@ MAX_TOKENS_BYTES = 65_536
 
 LogRequests = Annotated[
     bool,
-    "Write a line of JSON for each request on standard error, without queries and tokens.",
+    "Write a line of JSON for each request to standard error, without queries and tokens.",
     Option("--log-requests", envvar="CMFL_API_LOG_REQUESTS"),
 ]
 
 AllowedHosts = Annotated[
     list[str] | None,
-    "Name that a request's Host may have, such as a reverse proxy's; may be repeated. "
-    "Addresses, localhost and the name of --host always may.",
+    "Name allowed in the Host header, such as a reverse proxy's; may be repeated. Addresses, "
+    "localhost and the name of --host are always allowed.",
     Option("--allowed-host", metavar="NAME", envvar="CMFL_API_ALLOWED_HOSTS"),
 ]
 
@@ -55,44 +55,43 @@ class ServiceOptions:
 
     tokens_file: Annotated[
         Path | None,
-        "File of bearer tokens, one per line; every request needs one of them. Without "
-        "it anyone may read, and only this machine may start verifications.",
+        "File of bearer tokens, one per line. Every request then needs a token. Without the "
+        "option, anyone may read, and only this machine may start verifications.",
         Option(envvar="CMFL_API_TOKENS_FILE"),
     ] = None
     reading_is_open: Annotated[
         bool,
-        "Require a token only to start a verification.",
+        "Require a token only for starting a verification.",
         Option("--open-reading", envvar="CMFL_API_OPEN_READING"),
     ] = False
     allowed_origins: Annotated[
         list[str] | None,
-        "Origin whose pages may read the answers, such as https://audit.example; may be "
-        "given several times. This service's own pages always may.",
+        "Origin whose pages may read the responses, such as https://audit.example; may be "
+        "repeated. The service's own pages always may.",
         Option("--origin", envvar="CMFL_API_ORIGINS"),
     ] = None
     root_path: Annotated[
         str,
-        "Path below which a reverse proxy serves this service, such as /ledger; the proxy "
-        "removes it from requests.",
+        "Path prefix on a reverse proxy, such as /ledger. The proxy must remove it from requests.",
         Option(metavar="PATH", envvar="CMFL_API_ROOT_PATH"),
     ] = ""
     allowed_hosts: AllowedHosts = None
     requests_per_minute: Annotated[
         int | None,
-        "Maximum number of requests of one address; no limit if not given.",
+        "Largest number of requests of one address. Default: no limit.",
         Option(min=1, max=1_000_000, envvar="CMFL_API_REQUESTS_PER_MINUTE"),
     ] = None
     trusted_proxies: Annotated[
         list[str] | None,
-        "Address or network of a proxy whose X-Forwarded-For is trusted; may be given "
-        "several times. The header of any other sender is ignored.",
+        "Address or network of a proxy whose X-Forwarded-For is trusted; may be repeated. "
+        "The header is ignored from other senders.",
         Option("--trusted-proxy", envvar="CMFL_API_TRUSTED_PROXIES"),
     ] = None
     logs_requests: LogRequests = False
     mailbox: Annotated[
         str | None,
-        "Mailbox of the running federations, as their workers are given it: a folder, a "
-        "server or a URL that fsspec knows. With it the dashboard shows late clients.",
+        "Mailbox of the running federations, the same location as for their workers. With "
+        "it, the dashboard shows late clients.",
         Option(envvar="CMFL_API_MAILBOX"),
     ] = None
     verifications: Annotated[
@@ -102,18 +101,18 @@ class ServiceOptions:
     ] = True
     verification_memory: Annotated[
         int,
-        "Memory of one audit, in MiB.",
+        "Memory limit of one audit, in MiB.",
         Option(min=256, max=2**30, envvar="CMFL_API_VERIFICATION_MEMORY"),
     ] = 4_096
     verification_seconds: Annotated[
         int,
-        "Time of one audit, in seconds of the clock and of a processor.",
+        "Time limit of one audit in seconds, both elapsed and processor time.",
         Option(min=1, max=10**7, envvar="CMFL_API_VERIFICATION_SECONDS"),
     ] = 3_600
     rules: Annotated[
         list[str] | None,
-        "Your copy of a file with a run's own distance; may be repeated. "
-        "Audits on request run it, if its sha256 is that of the run's document.",
+        "Your copy of a file with a run's own distance; may be repeated. Audits on request "
+        "execute it if its sha256 is in the run document.",
         Option(metavar="FILE", envvar="CMFL_API_RULES"),
     ] = None
 
@@ -157,11 +156,11 @@ def _read_tokens(path: Path) -> tuple[str, ...]:
     for number, token in tokens.items():
         if not (16 <= len(token) <= 500 and token.isascii() and token.isprintable()):
             raise ConfigurationError(
-                f"--tokens-file {path}: line {number} is no token: 16 to 500 printable characters "
-                f"of ASCII"
+                f"--tokens-file {path}: line {number} must be a token of 16 to 500 printable "
+                "ASCII characters"
             )
     if not tokens:
-        raise ConfigurationError(f"--tokens-file {path}: there is no token in it")
+        raise ConfigurationError(f"--tokens-file {path}: contains no token")
     return tuple(tokens.values())
 
 
@@ -173,7 +172,7 @@ def serve(
     node: options.NodeOptions,
     service: ServiceOptions,
 ) -> None:
-    """Serve the round history over REST, with a dashboard; /openapi.json describes it."""
+    """Serve the round history over REST, with a dashboard."""
     from api.app import serve as serve_app
 
     target, rpc_url, chain_id = node.chain_of(home), node.rpc_url, node.chain_id
@@ -199,7 +198,7 @@ class RunOptions(options.ContractOptions):
 
     address: Annotated[
         str | None,
-        "The contract, where there is no manifest.",
+        "Address of the contract, if there is no manifest.",
         Option("--contract", "--address", callback=options.contract_address),
     ] = None
 
@@ -217,35 +216,35 @@ class StoreOptions:
 
     public_urls: Annotated[
         list[str] | None,
-        "URL that clients are given for this store, such as a proxy's; may be given "
-        "several times. The address that it listens on if not given.",
+        "URL of this store for clients, such as a proxy's; may be repeated. Default: the "
+        "listening address.",
         Option("--public-url"),
     ] = None
     keep_rounds: Annotated[
         int | None,
-        "Number of newest rounds whose payloads and mail (but attestations, which stay) "
-        "are retained; all if not given.",
+        "Number of newest rounds whose payloads and mail are kept. Attestations always stay. "
+        "Default: all rounds.",
         Option(min=1, max=2**31 - 1),
     ] = None
-    max_blob_bytes: Annotated[int, Option(min=1, max=2**40, help="Largest accepted blob.")] = (
+    max_blob_bytes: Annotated[int, Option(min=1, max=2**40, help="Size limit of one blob.")] = (
         256 * MEBIBYTE
     )
     quota_bytes: Annotated[
-        int, Option(min=1, max=2**50, help="New blobs of one client in one round, bytes.")
+        int, Option(min=1, max=2**50, help="Limit of one client's new blobs in a round, bytes.")
     ] = 1024 * MEBIBYTE
     quota_blobs: Annotated[
-        int, Option(min=1, max=10**6, help="New blobs of one client in one round.")
+        int, Option(min=1, max=10**6, help="Limit of one client's new blobs in a round.")
     ] = 1_000
     quota_mail_bytes: Annotated[
         int,
-        Option(min=1, max=2**40, help="New envelopes that one client sends in one round, bytes."),
+        Option(min=1, max=2**40, help="Limit of one client's new envelopes in a round, bytes."),
     ] = 32 * MEBIBYTE
     quota_envelopes: Annotated[
-        int, Option(min=1, max=10**6, help="New envelopes that one client sends in one round.")
+        int, Option(min=1, max=10**6, help="Limit of one client's new envelopes in a round.")
     ] = 2_000
     auditors: Annotated[
         list[str] | None,
-        "May put attestations of any ended round, as registered clients may; may be repeated.",
+        "Address that may upload attestations of any ended round, as clients may; may be repeated.",
         Option("--auditor", metavar="ADDRESS"),
     ] = None
     logs_requests: LogRequests = False
@@ -253,7 +252,7 @@ class StoreOptions:
     def settings(self, folder: Path) -> StoreSettings:
         auditors = frozenset(Address(to_canonical(each)) for each in self.auditors or ())
         if len(auditors) > MAX_AUDITORS:
-            raise ConfigurationError(f"--auditor: {len(auditors)} are more than {MAX_AUDITORS}")
+            raise ConfigurationError(f"--auditor: {len(auditors)}; must be at most {MAX_AUDITORS}")
         given = {name: value for name, value in asdict(self).items() if value is not None}
         return StoreSettings(folder=folder, **given | {"auditors": auditors})
 
@@ -264,16 +263,16 @@ def list_blobs(
     round_number: Annotated[int, Option("--round", min=1, help="Number of the round.")],
     json: AsJson = False,
 ) -> None:
-    """List the blobs that a decided round names, and whether they are there.
+    """List the blobs that decided rounds name, and mark the missing ones.
 
-    cmfl blobs prune removes the payloads of old rounds; the other blobs are the record.
+    To remove the payloads of earlier rounds, use cmfl blobs prune. The other blobs are the record.
     """
     target = source.target()
     published = target.published()
     with target.reader() as chain:
         named = blobs_of_round(target.complete_ledger(chain), published, round_number)
     if named is None:
-        raise ConfigurationError(f"round {round_number} has no decision, and so names no blobs")
+        raise ConfigurationError(f"round {round_number} was not decided, so it has no blobs")
     rows = [
         {
             "use": str(blob.use),
@@ -294,15 +293,15 @@ def list_blobs(
 def prune(
     source: RunBlobsOptions,
     keep_rounds: Annotated[
-        int, Option(min=1, max=2**31 - 1, help="Number of newest rounds that stay whole.")
+        int, Option(min=1, max=2**31 - 1, help="Number of newest rounds that are kept complete.")
     ],
-    dry_run: Annotated[bool, "Report what would be removed, and remove nothing."] = False,
+    dry_run: Annotated[bool, "List the blobs to remove, and remove nothing."] = False,
     json: AsJson = False,
 ) -> None:
-    """Remove payloads and mail of old rounds, but no attestations or environments.
+    """Remove payloads and mail of earlier rounds.
 
-    Records, vectors and models stay too. An audit of such a round names what is missing, and ends
-    incomplete (exit code 3).
+    Attestations, environments, records, vectors and models stay. An audit of a pruned round lists
+    the missing blobs and ends incomplete (exit code 3).
     """
     from ledger.storage.opening import store_at
 
@@ -342,7 +341,7 @@ def copy(
 ) -> None:
     """Copy all blobs of a run to another location, so that workers can start there.
 
-    Each blob is compared with its name. Exit code 3: a blob that the run names is missing.
+    Each blob is compared with its name. The exit code is 3 if a blob of the run is missing.
     """
     from ledger.storage.opening import store_at
 
@@ -366,19 +365,19 @@ def copy(
 
 @blobs_app.command("serve")
 def serve_blobs(
-    folder: Annotated[Path | None, "Folder of blobs and mail; else the home's."] = None,
+    folder: Annotated[Path | None, "Folder of blobs and mail. Default: the home's."] = None,
     host: Annotated[str, "Address to listen on."] = "127.0.0.1",
     port: Annotated[int, Option(min=0, max=65535, help="Port to listen on.")] = 8600,
     *,
     source: RunOptions,
     store: StoreOptions,
 ) -> None:
-    """Serve blobs and mail between machines: anyone reads, the contract's clients write.
+    """Serve blobs and mail to other machines: anyone reads, the contract's clients write.
 
-    A writer sends the signature of a registered client that is not banned, for a round that is
-    open or next to the open one, and for this store's URL: an upload that is signed for another
-    store is refused. Attestations of ended rounds are put by their auditors: clients, and those
-    whom --auditor names. There is no TLS: use a proxy on an open network.
+    Each upload is signed by a registered client that is not banned. The signature covers this
+    store's URL and a round, which must be the open one or an adjacent one. The store rejects
+    uploads signed for another store. Clients and the accounts of --auditor may upload attestations
+    of ended rounds. The server has no TLS: use a proxy on an open network.
     """
     from api.store.app import serve as serve_store
 
@@ -387,7 +386,7 @@ def serve_blobs(
     served = own.folder if folder is None else folder
     if not served.is_dir() and not served.parent.is_dir():
         option = f"--home {source.home}" if folder is None else f"--folder {folder}"
-        raise ConfigurationError(f"{option}: there is no folder in which {served} could be made")
+        raise ConfigurationError(f"{option}: the parent folder of {served} is missing")
     with ExitStack() as stack:
         pinned = None
         is_homes = served.resolve() == own.folder.resolve()

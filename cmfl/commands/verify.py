@@ -37,73 +37,73 @@ def verify_training(
     source: options.EvidenceOptions,
     round_number: Annotated[
         int | None,
-        Option("--round", min=1, max=2**32 - 1, help="One round; else all that have ended."),
+        Option("--round", min=1, max=2**32 - 1, help="Number of a round. Default: all ended ones."),
     ] = None,
     rounds: Annotated[str | None, Option(metavar="A..B", help="First and last round.")] = None,
     client: Annotated[
         list[int] | None,
-        Option(min=0, max=2**32 - 1, help="Index of a client; may be repeated; else all."),
+        Option(min=0, max=2**32 - 1, help="Index of a client; may be repeated. Default: all."),
     ] = None,
-    sample: Annotated[int | None, Option(min=1, help="Draw so many of these updates.")] = None,
-    seed: Annotated[int, Option(min=0, help="Of the draw.")] = 0,
+    sample: Annotated[int | None, Option(min=1, help="Number of updates drawn at random.")] = None,
+    seed: Annotated[int, Option(min=0, help="Seed of the random draw.")] = 0,
     data: Annotated[
         Path | None,
-        "The data set's files; with owners' own samples, the file of the one client, or a "
-        "folder with 0xADDRESS.npz (or .safetensors) of each, and 0xADDRESS.salt beside it.",
+        "Files of the data set. For owners' samples: one client's file, or a folder with "
+        "0xADDRESS.npz (or .safetensors) and 0xADDRESS.salt for each client.",
     ] = None,
     mailbox: Annotated[
         str | None,
-        "URL or folder of a federation's mailbox, in which its clients state their "
-        "environments; else that of the blobs.",
+        "URL or folder of a federation's mailbox, with the clients' environments. Default: "
+        "the location of the blobs.",
     ] = None,
     salt: Annotated[
-        str | None, "32 bytes in hex, of the one client's samples: compare these with their digest."
+        str | None, "Salt (32 bytes in hex) of the one client's samples, to check their digest."
     ] = None,
     keystore: Annotated[
         list[Path] | None,
-        "Encrypted key of a client of yours: the salt of its samples follows from it, and "
-        "its updates are repeated if no --client is named; may be repeated.",
+        "Encrypted key of your client, which determines the salt of its samples; may be "
+        "repeated. Without --client, the client's updates are repeated.",
     ] = None,
-    password_file: Annotated[Path | None, "Of the keystores; else asked for."] = None,
+    password_file: Annotated[Path | None, "Keystores' password file. Default: ask."] = None,
     poisoned: Annotated[
         bool,
-        "Repeat a simulation's attackers on their poisoned samples, as they trained; else "
-        "on the samples of its data_root.",
+        "Repeat a simulation's attackers on their poisoned samples. Default: on the samples "
+        "in the run's data_root.",
     ] = False,
     trained_here: Annotated[
         bool,
-        "Take updates whose environment nobody recorded to be trained in this machine's "
-        "class: bits that differ are then another update.",
+        "Assume this machine's class for updates without a recorded environment. Different "
+        "bits then mean a different update.",
     ] = False,
     setting: Annotated[
         list[str] | None,
-        "Of this machine: model.name=FILE.py:CLASS, your copy of the run's own model, "
-        "which is run; machine.isa=avx2, a cap of the instruction set; and others.",
+        "Setting for this machine, such as machine.isa=avx2, which limits the instruction "
+        "set. model.name=FILE.py:CLASS names your copy of the run's model, which is executed.",
         Option("--set", metavar="KEY=VALUE"),
     ] = None,
-    device: Annotated[str, "cpu, cuda, cuda:N or auto."] = "cpu",
-    jobs: Annotated[int, Option(min=1, max=MOST_JOBS, help="Processes that train.")] = 1,
+    device: Annotated[str, "Device: cpu, cuda, cuda:N or auto."] = "cpu",
+    jobs: Annotated[int, Option(min=1, max=MOST_JOBS, help="Number of training processes.")] = 1,
     log: Annotated[
         Path | None,
-        "Add each result to this file, and do not repeat what it has: to go on after an "
-        "interruption. It holds the losses: keep it as you keep a key.",
+        "File of results, which are not repeated after an interruption. The file contains "
+        "losses: protect it like a key.",
     ] = None,
     sign: Annotated[
         Path | None,
-        "Encrypted key of an auditor, who need not be a client: sign the verdicts, and "
-        "put them into the mailbox as attestations.",
+        "Encrypted key of an auditor (any account). It signs the verdicts, which are put "
+        "into the mailbox as attestations.",
     ] = None,
     report: options.ReportFile = None,
     json: console.AsJson = False,
 ) -> None:
     """Repeat updates bit for bit, from the chain, the blobs and the owners' data.
 
-    Each update is trained again from the model and the seed that the chain names. "same": these are
-    its bits. "other": the same inputs in the same environment give another update. "not checkable":
-    the environment differs and so do the bits, or an input is missing or not the one that the run
-    document binds, and the reason says which. Exit code 0: all are the same. 1: at least one is
-    another. 3: none is another, but something could not be checked. 2: with --sign, a mailbox that
-    does not take the attestations; the result is shown and written all the same.
+    The command trains each update again from the model and the seed on the chain. Verdicts: "same",
+    the bits are equal. "other", the same inputs and environment give a different update. "not
+    checkable", the environment and the bits differ, or an input is missing or wrong.
+
+    Exit codes: 0, all are the same. 1, at least one is another. 2, the mailbox did not accept the
+    attestations of --sign; the result is still written. 3, something could not be checked.
     """
     from clients.replay.replay_inputs import ReplayRequest
 
@@ -115,7 +115,7 @@ def verify_training(
     if salt is not None:
         if len(clients) != 1:
             raise ConfigurationError(
-                "--salt: is one client's: name it with --client, or give a folder with "
+                "--salt: applies to one client; name it with --client, or give a folder with "
                 "0xADDRESS.salt"
             )
         salts = {clients[0]: salt_of(salt, "--salt")}
@@ -180,25 +180,26 @@ def client(
     round_number: RoundNumber,
     client_index: ClientIndex,
     proof: Annotated[
-        Path | None, "A proof that somebody sent; else it is made from the home."
+        Path | None, "File of a proof. Default: the proof is built from the home."
     ] = None,
     head: options.Head = None,
     json: console.AsJson = False,
 ) -> None:
-    """Check what became of a client in a round: was its update used, and why or why not.
+    """Check a client's outcome in a round: whether its update was used, and why.
 
-    One line answers, and comparisons that do not hold follow; -v prints all of them.
+    The command prints a one-line answer and failed comparisons; -v prints all comparisons.
 
-    A proof is held against --head, a head that was kept, or against the contract on a chain that is
-    trusted: --rpc-url with --address, or the home's own. With --api a service makes the proof, and
-    is trusted for nothing of it. Exit code 0: proven. 1: the proof is contradicted. 3: something
-    could not be checked.
+    The proof is checked against a head that you kept (--head) or against the contract on a trusted
+    chain. That chain is --rpc-url with --address, or the home's own. With --api, a service builds
+    the proof and is not trusted.
+
+    Exit codes: 0, proven. 1, the proof is contradicted. 3, something could not be checked.
     """
     who, whole = ClientId(client_index), head is not None
     where = source.target()
     if proof is not None:
         if where.remote is not None:
-            raise ConfigurationError("--proof and --api: give one of them")
+            raise ConfigurationError("--proof and --api exclude each other; give one")
         found, trusted = read(proof).parsed, _trusted(where, round_number, head)
     elif where.remote is not None:
         trusted = _trusted(where, round_number, head)
@@ -220,16 +221,18 @@ def client(
 @verify_app.command("round")
 def round_(
     source: options.EvidenceOptions,
-    round_number: Annotated[int, Argument(min=1, max=2**32 - 1, help="Of the round.")],
+    round_number: Annotated[int, Argument(min=1, max=2**32 - 1, help="Number of the round.")],
     head: options.Head = None,
     rules: options.Rules = None,
     json: console.AsJson = False,
 ) -> None:
-    """Check one round by the ten steps of an audit, from chain and blobs.
+    """Check one round by the ten steps of an audit, from the chain and the blobs.
 
-    With --api a service sends the round's bundle, which is held against --head or against the
-    contract on a chain that is trusted: --rpc-url with --address. Exit code 0: everything was
-    checked and is true. 1: a contradiction. 3: something could not be checked.
+    With --api, a service sends the round's bundle. The bundle is checked against --head, or against
+    the contract on a trusted chain (--rpc-url with --address).
+
+    Exit codes: 0, every check passed. 1, there is a contradiction. 3, something could not be
+    checked.
     """
     where, whole, own = source.target(), head is not None, tuple(rules or ())
     if where.remote is not None:
@@ -248,16 +251,18 @@ def round_(
 @verify_app.command("bundle")
 def bundle(
     source: options.ContractOptions,
-    file: Annotated[Path, Argument(help="A bundle, as cmfl export bundle writes it.")],
+    file: Annotated[Path, Argument(help="File written by cmfl export bundle.")],
     head: options.Head = None,
     rules: options.Rules = None,
     json: console.AsJson = False,
 ) -> None:
-    """Check the round in a bundle by the ten steps of an audit, with nothing but the file.
+    """Check the round in a bundle by the ten steps of an audit, using only the file.
 
-    It is held against --head, a head that was kept, or against the contract on a chain that is
-    trusted: --rpc-url with --address, or the home's own. Exit code 0: everything was checked and is
-    true. 1: a contradiction. 3: something could not be checked.
+    The bundle is checked against a head that you kept (--head) or against the contract on a trusted
+    chain. That chain is --rpc-url with --address, or the home's own.
+
+    Exit codes: 0, every check passed. 1, there is a contradiction. 3, something could not be
+    checked.
     """
     where = source.target()
     with naming(file), open_bundle(file) as parts:
@@ -272,9 +277,7 @@ def attestation(
     source: options.AttestedOptions,
     file: Annotated[
         Path,
-        Argument(
-            help="An in-toto statement, an ML-BOM, or the folder of an RO-Crate or a signed model."
-        ),
+        Argument(help="In-toto statement, ML-BOM, or folder of an RO-Crate or a signed model."),
     ],
     key: Annotated[Path | None, "Public key (PEM) that must have signed it."] = None,
     head: options.Head = None,
@@ -282,15 +285,15 @@ def attestation(
     witnesses: options.WitnessOptions,
     json: console.AsJson = False,
 ) -> None:
-    """Check every field of what cmfl export attestation, crate or mlbom has written.
+    """Check a document of cmfl export attestation, crate or mlbom, or a signed model folder.
 
-    Also a folder of cmfl model export --sign.
+    The command audits the run, derives the document again from the chain and the blobs, and names
+    each field that differs. With --head and --witness-policy, the audit also checks the chain
+    against a head that you kept and against witnesses.
 
-    The run is audited, and the document derived again from its chain and blobs: a field that
-    differs is named. With --head and --witness-policy the audit holds the chain itself against a
-    head that was kept and against witnesses. Exit code 0: every field is the run's, also if the run
-    has gone on since. 1: a field is false, the audit fails, or the document is about another
-    contract or chain. 3: something could not be derived.
+    Exit codes: 0, every field matches the run, even if the run has continued since. 1, a field is
+    false, the audit fails, or the document is about another contract or chain. 3, something could
+    not be derived.
     """
     from cmfl.commands.audit import audited_with_progress
     from cmfl.provenance.documents import read_document
@@ -334,6 +337,6 @@ def _end(
 
 def _trusted(where: Target, round_number: int, head: str | None) -> Trusted | None:
     if where.rpc_url is not None and head is None and where.address is None:
-        raise ConfigurationError("--rpc-url needs --address: the contract that is trusted")
+        raise ConfigurationError("--rpc-url needs --address, the trusted contract")
     has_chain = where.rpc_url is not None or (where.remote is None and where.chain_file.exists())
     return trusted_by(where if has_chain else None, round_number, head)

@@ -38,7 +38,7 @@ WitnessName = Annotated[
 def witness_key(name: WitnessName, keystore: KeyFile, password_file: KeyPassword = None) -> None:
     """Print the public key of a witness, for policies.
 
-    It is derived from the keystore's, for this name alone.
+    The key is derived from the keystore's key and this name.
     """
     signer = _signing_key(name, notes.KeyUse.COSIGNATURE, keystore, password_file)
     console.print_line(str(signer.verifier))
@@ -51,7 +51,7 @@ def serve_witness(
     folder: Annotated[Path, "Folder of the witness's state."],
     log: Annotated[
         list[str],
-        "Public key of a log to witness, as cmfl log key prints it; may be repeated.",
+        "Public key of a log to witness, as printed by cmfl log key; may be repeated.",
         Option(metavar="VKEY"),
     ],
     password_file: KeyPassword = None,
@@ -59,11 +59,11 @@ def serve_witness(
     port: Annotated[int, Option(min=0, max=65535, help="Port to listen on.")] = 8701,
     allowed_host: AllowedHosts = None,
 ) -> None:
-    """Cosign checkpoints of logs over HTTP, as c2sp.org/tlog-witness has it.
+    """Cosign checkpoints of logs over HTTP, as specified in c2sp.org/tlog-witness.
 
-    A checkpoint is cosigned only if it continues the newest one of its log. Never restore the
-    folder from a backup: a witness that forgets has to get a new key. There is no TLS: use a proxy
-    on an open network.
+    The witness cosigns a checkpoint only if it extends the newest one of the log. Never restore the
+    folder from a backup: a witness that has lost its state needs a new key. The server has no TLS:
+    use a proxy on an open network.
     """
     from api.http.server import serve_app
     from api.transparency import create_witness
@@ -83,7 +83,7 @@ log_app = Commands()
 
 LogName = Annotated[
     str,
-    "Your name for logs, such as example.org/cmfl; chain and contract are added to it.",
+    "Your name for logs, such as example.org/cmfl. The chain and the contract are appended.",
     Option("--name"),
 ]
 
@@ -94,7 +94,7 @@ def log_key(
 ) -> None:
     """Print the public key of a run's log, for witnesses and policies.
 
-    The log's key is derived from the keystore's, for this name and run alone.
+    The key is derived from the keystore's key, this name and the run.
     """
     with opened_ledger(source.target()) as ledger:
         origin = origin_of(name, ledger.domain())
@@ -109,18 +109,19 @@ def publish(
     out: Annotated[Path, "Folder of the log's files."],
     password_file: KeyPassword = None,
     witness_policy: WitnessPolicyFile = None,
-    first: Annotated[bool, "Key that has signed nothing yet: sign without a quorum."] = False,
+    first: Annotated[bool, "Sign without a quorum: the key has not signed anything yet."] = False,
     *,
     source: ContractOptions,
     json: console.AsJson = False,
 ) -> None:
-    """Write the heads of all rounds that have ended as a log, and have witnesses cosign it.
+    """Write the heads of all ended rounds as a log, and have witnesses cosign it.
 
-    Call it after each round, or from time to time; what is written stays. Each witness of the
-    policy that has a URL is asked. With a policy, a folder without a checkpoint is signed only
-    after a quorum of witnesses has answered which checkpoint of this key they have seen. Exit code
-    1: the chain contradicts what this key has signed. 3: fewer witnesses than the policy asks for
-    have cosigned, and the checkpoint in place stays.
+    Call the command after each round, or from time to time. It only appends to the log. It contacts
+    each witness of the policy that has a URL. With a policy, it signs a folder without a checkpoint
+    only after a quorum of witnesses has reported the checkpoints they have seen from this key.
+
+    Exit codes: 1, the chain contradicts a head that this key has signed. 3, too few witnesses have
+    cosigned, and the current checkpoint stays.
     """
     target = source.target()
     policy = None if witness_policy is None else policy_in(witness_policy)
@@ -146,7 +147,7 @@ def publish(
         as_json=json,
     )
     if not publication.is_published:
-        console.complain("that is no quorum of the policy: the checkpoint in place stays as it was")
+        console.complain("this is below the policy's quorum, so the current checkpoint stays")
         raise typer.Exit(INCOMPLETE)
 
 
@@ -165,26 +166,26 @@ def anchor(
     home: options.HomeFolder = HOME,
     run: options.RunName = None,
     run_rpc_url: Annotated[
-        str | None, "Node of the run's chain, if not the home's.", Option(envvar=URL_VARIABLE)
+        str | None, "Node of the run's chain. Default: the home's.", Option(envvar=URL_VARIABLE)
     ] = None,
     *,
     chain: AnchorChain,
     json: console.AsJson = False,
 ) -> None:
-    """Anchor the newest final head on another chain (--rpc-url), or at an authority (--tsa).
+    """Anchor the newest final head on another chain (--rpc-url) or at an authority (--tsa).
 
-    On a chain it is in a transaction of your account to itself. A block without --confirmations may
-    still be taken back.
+    On a chain, the head is stored in a transaction from your account to itself. Without
+    --confirmations, the chain may still revert the block.
     """
     from ledger.audit import anchored
 
     url = chain.rpc_url
     if (tsa is None) is (url is None) or (tsa is None) is not (tsa_root is None):
-        raise ConfigurationError("a head is anchored by --rpc-url, or by --tsa with --tsa-root")
+        raise ConfigurationError("an anchor needs --rpc-url, or --tsa with --tsa-root")
     run_chain = None if run_rpc_url is None else chain_id_of(run_rpc_url, None)
     _, entries = _entries_of(Target(home, run, None, run_rpc_url, run_chain), is_final=True)
     if not entries:
-        raise ConfigurationError("no round has ended in a final block: there is no head to anchor")
+        raise ConfigurationError("no round has ended in a final block; nothing to anchor")
     entry = entries[-1]
     with naming(f"--out {out}"):
         out.mkdir(parents=True, exist_ok=True)
@@ -212,7 +213,7 @@ def serve_log(
     port: Annotated[int, Option(min=0, max=65535, help="Port to listen on.")] = 8700,
     allowed_host: AllowedHosts = None,
 ) -> None:
-    """Serve the files of a log over HTTP; any server of static files does the same."""
+    """Serve the files of a log over HTTP. Any static file server works as well."""
     from api.http.server import serve_app
     from api.transparency import create_static_log
 
@@ -232,9 +233,9 @@ LogKeys = Annotated[list[str], Option("--log", metavar="VKEY", help="Public key 
 
 @log_app.command("verify")
 def verify(place: LogPlace, log: LogKeys, json: console.AsJson = False) -> None:
-    """Check that every file of a log hashes to its checkpoint, and that this is the log's.
+    """Check that every file of a log matches its checkpoint, and check the checkpoint's signature.
 
-    Exit code 1: a file does not, or another key has signed. 3: a file cannot be had.
+    Exit codes: 1, a file does not match, or another key has signed. 3, a file is missing.
     """
     _, checkpoint, entries = _read_log(place, log)
     newest = entries[-1].decode("utf-8", "replace").splitlines() if entries else []
@@ -252,10 +253,10 @@ def verify(place: LogPlace, log: LogKeys, json: console.AsJson = False) -> None:
 def compare(
     place: LogPlace, log: LogKeys, *, source: ContractOptions, json: console.AsJson = False
 ) -> None:
-    """Name the first round in which a log and a run differ.
+    """Find the first round that differs between a log and a run.
 
-    Exit code 1: they do, or the run has ended fewer rounds; or a file of the log does not hash. 3:
-    a file cannot be had.
+    Exit codes: 1, they differ, the run has fewer ended rounds, or a file of the log does not match.
+    3, a file is missing.
     """
     _, checkpoint, entries = _read_log(place, log)
     own, origin = _entries_of(source.target(), is_final=False)[1], checkpoint.origin
@@ -280,11 +281,11 @@ def prove(
     round_number: Annotated[
         int, Option("--round", min=1, max=2**32 - 1, help="Number of the round.")
     ],
-    out: Annotated[Path, "File of the proof; an existing file is replaced."],
+    out: Annotated[Path, "File of the proof, which replaces an existing one."],
 ) -> None:
-    """Write a proof that the head of a round is in a log, to be checked offline.
+    """Write a proof that the head of a round is in a log, for checks offline.
 
-    It has the form of c2sp.org/tlog-proof, and all cosignatures of the checkpoint.
+    The proof has the format of c2sp.org/tlog-proof, with all cosignatures of the checkpoint.
     """
     console.require_writable(out)
     note, checkpoint, entries = _read_log(place, log)
@@ -298,14 +299,13 @@ def prove(
 
 @log_app.command("head")
 def head(
-    proof: Annotated[Path, Argument(help="A proof, as cmfl log prove writes it.")],
+    proof: Annotated[Path, Argument(help="File written by cmfl log prove.")],
     witness_policy: Annotated[Path, WITNESS_POLICY],
     json: console.AsJson = False,
 ) -> None:
-    """Check a proof of a round's head, offline, and print the head for `--head` of other commands.
+    """Check a proof of a round's head offline, and print the head for `--head` of other commands.
 
-    Exit code 1: a signature or the proof does not hold. 3: fewer witnesses than the policy asks for
-    have cosigned the log.
+    Exit codes: 1, a signature or the proof is invalid. 3, too few witnesses have cosigned the log.
     """
     policy = policy_in(witness_policy)
     sent = proofs.parse_proof(read_file(proof, proofs.MAX_PROOF_BYTES))
@@ -322,7 +322,7 @@ def head(
         as_json=json,
     )
     if not policy.is_met(witnesses):
-        console.complain("that is no quorum of the policy")
+        console.complain("this is below the policy's quorum")
         raise typer.Exit(INCOMPLETE)
 
 

@@ -50,32 +50,30 @@ _log = logging.getLogger(__name__)
 def worker(
     context: typer.Context,
     options: sender.ParticipantOptions,
-    device: Annotated[str, "cpu, cuda, cuda:N, or auto for cuda where there is one."] = "cpu",
+    device: Annotated[str, "Device: cpu, cuda, cuda:N, or auto (cuda if available)."] = "cpu",
     max_fee: MaxFee = None,
     max_tip: MaxTip = None,
     rpc_timeout: Annotated[
-        float, Option(min=0.5, max=300, help="Seconds that one answer of the node may take.")
+        float, Option(min=0.5, max=300, help="Time limit of a response of the node, in seconds.")
     ] = 10.0,
     poll: Annotated[
         float, Option(min=0.05, max=60, help="Seconds between two polls of the chain.")
     ] = 0.5,
     metrics_port: Annotated[
-        int | None, Option(min=0, max=65535, help="Port for Prometheus, of this machine only.")
+        int | None, Option(min=0, max=65535, help="Port for Prometheus, on this machine only.")
     ] = None,
-    accept_rollback: Annotated[
-        bool, "Go on though the chain has taken back what was final."
-    ] = False,
-    log_format: Annotated[str, "text, or json for an object a line."] = "text",
+    accept_rollback: Annotated[bool, "Continue although the chain reverted final blocks."] = False,
+    log_format: Annotated[str, "Log format: text, or json (one object per line)."] = "text",
     status: Annotated[
-        bool, "Print what the folder's worker reports; exit 1 if it was killed."
+        bool, "Print the status in the worker's folder; exit 1 if the worker was killed."
     ] = False,
     json: console.AsJson = False,
 ) -> None:
-    """Take part in a run with one or more clients until it is over.
+    """Take part in a run with one or more clients.
 
-    Reads the round, the seed and the committee from the chain, and does what its clients' roles
-    ask: train, commit, publish, score, vote, record. It may be killed and started again at any
-    time on the same folder. SIGTERM ends it at once, cmfl leave after its round.
+    The worker reads the round, the seed and the committee from the chain. It then trains, commits,
+    publishes, scores, votes and records for its clients. You can kill it and restart it on the same
+    folder at any time. SIGTERM stops it at once; cmfl leave stops it after its round.
     """
     own = WorkerFolder(options.folder)
     if status:
@@ -227,10 +225,11 @@ def join(
     genesis: Annotated[str | None, "Expected hash of block 0: 0x and 64 hex digits."] = None,
     json: console.AsJson = False,
 ) -> None:
-    """Check all that you need to take part, say what is missing, and print how to begin.
+    """Check everything that you need to take part in a run.
 
-    Looks at chain, contract, run document, clock, finality, model, key, funds, blobs, mailbox,
-    data and folder. Nothing is sent to the chain. Exit code 1 if something is missing.
+    Checks chain, contract, run document, clock, finality, model, key, funds, blobs, mailbox, data
+    and folder, and prints the next command. Sends nothing to the chain. The exit code is 1 if
+    something is missing.
     """
     from clients.worker.checks import CheckState, PreflightChecks
     from ledger.chain.rpc.node import RpcReader
@@ -288,17 +287,18 @@ LOOK_SECONDS = 0.2
 
 def leave(
     folder: sender.WorkerFolderPath = sender.DEFAULT_WORKER,
-    no_wait: Annotated[bool, "Ask it, and do not wait until it has ended."] = False,
+    no_wait: Annotated[bool, "Send the request without waiting for the worker to stop."] = False,
     json: console.AsJson = False,
 ) -> None:
-    """Ask a worker to finish its round and end; its clients stay registered.
+    """Stop a worker after its current round.
 
-    A client that is drawn and absent is late in that round, no more. To take part again, start the
-    worker on the same folder. A worker that is killed meanwhile has not been asked any more.
+    Its clients stay registered. An absent client that is sampled counts as late in that round. To
+    take part again, start the worker on the same folder. If the worker is killed before it stops,
+    the request is lost.
     """
     worker = WorkerFolder(folder)
     if not worker.is_held():
-        raise ConfigurationError(f"--folder {folder}: no worker runs on it")
+        raise ConfigurationError(f"--folder {folder}: no worker is running on this folder")
     round_number = _round_of(worker)
     DISK.write_whole(worker.leave, b"")
     if not json:
@@ -309,7 +309,7 @@ def leave(
         while not no_wait and not (has_ended := not worker.is_held()):
             time.sleep(LOOK_SECONDS)
     except KeyboardInterrupt:
-        raise InterruptedCommand("interrupted: the worker ends all the same") from None
+        raise InterruptedCommand("interrupted; the worker still stops after its round") from None
     if has_ended and worker.leave.exists():
         console.complain(
             f"{folder}: the worker was killed before it could leave: once it is restarted, ask it "

@@ -314,7 +314,7 @@ def _context(facts: RunFacts) -> list[dict[str, Any]]:
         _entity(_SAFETENSORS, "WebPage", "safetensors: tensors by name"),
         _entity(
             *("#licence", "CreativeWork", "No licence is recorded"),
-            "The run records none: whoever passes the model on states it.",
+            "The run records none. The person who publishes the model states it.",
         ),
         _entity(_PROCESS, profile, "Process Run Crate", version="0.5"),
         _entity(_LEARNING, profile, "Federated Learning RO-Crate Profile", version="0.1"),
@@ -440,8 +440,8 @@ def read_document(path: Path) -> ProvenanceDocument:
     kind = _kind(value)
     if kind is None or (kind is DocumentKind.CRATE) is not (folder is not None):
         raise EncodingError(
-            f"{file}: it is no in-toto statement of this project, no CycloneDX bill of materials, "
-            f"and no {METADATA_FILE} of a crate"
+            f"{file}: must be an in-toto statement of this project, a CycloneDX bill of "
+            f"materials, or a crate's {METADATA_FILE}"
         )
     document = ProvenanceDocument(kind, value, folder, envelope)
     version = document.claim("protocol")
@@ -455,13 +455,13 @@ def crate_differences(folder: Path, derived: Mapping[str, bytes]) -> Iterator[tu
     with os.scandir(folder) as entries:
         names = {entry.name: entry for entry in islice(entries, MAX_NAMES)}
     for name in sorted(names.keys() - derived.keys()):
-        yield name, "is no file of the crate"
+        yield name, "is not a file of the crate"
     for name, data in derived.items():
         entry = names.get(name)
         if entry is None:
             yield name, "is missing"
         elif not entry.is_file(follow_symlinks=False):
-            yield name, "is no plain file"
+            yield name, "is not a plain file"
         elif name != METADATA_FILE and read_file(folder / name, len(data)) != data:
             yield name, "has other bytes"
 
@@ -480,16 +480,16 @@ def _payload(file: Path, envelope: dict[str, Any]) -> Any:
     payload = envelope.get("payload")
     if envelope.keys() != {"payload", "payloadType", "signatures"}:
         raise EncodingError(
-            f"{file}: an envelope has payload, payloadType, signatures, and no more"
+            f"{file}: an envelope must have exactly payload, payloadType and signatures"
         )
     if envelope["payloadType"] != PAYLOAD_TYPE or not isinstance(payload, str):
         raise EncodingError(f"{file}: the envelope has no payload of type {PAYLOAD_TYPE}")
     try:
         return _parsed(b64decode(payload, validate=True))
     except EncodingError as error:
-        raise EncodingError(f"{file}: the envelope's payload: {error}") from error
+        raise EncodingError(f"{file}: the envelope's payload is invalid ({error})") from error
     except ValueError as error:
-        raise EncodingError(f"{file}: the envelope's payload is no base64: {error}") from error
+        raise EncodingError(f"{file}: the envelope's payload is not base64 ({error})") from error
 
 
 def _parsed(data: bytes) -> Any:

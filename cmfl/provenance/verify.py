@@ -133,7 +133,7 @@ def verify_document(
     if document.is_signed and public_key is None:
         lacks.append("it is signed, and the signature was not checked: --key names the public key")
     if facts.round > report.rounds:
-        lacks.append(f"round {facts.round} has ended since the audit began: verify once more")
+        lacks.append(f"round {facts.round} has ended since the audit began; verify again")
     is_whole = not lacks and report.outcome is AuditOutcome.PASSED
     if not is_whole or set(document.repeated()) - set(facts.repeated):
         return _result(document, ProvenanceState.UNCONFIRMED, [], [*notes, *lacks], facts.round)
@@ -250,7 +250,7 @@ def sign_folder(folder: Path, private_key: Path) -> None:
     try:
         config.set_hashing_config(hashed).sign(folder, folder / SIGNATURE_FILE)
     except ValueError as error:
-        raise ConfigurationError(f"{folder}: cannot be signed: {error!s:.300}") from error
+        raise ConfigurationError(f"{folder} cannot be signed: {error!s:.300}") from error
 
 
 def require_signed_folder(folder: Path, public_key: Path) -> None:
@@ -267,7 +267,7 @@ def require_signed_folder(folder: Path, public_key: Path) -> None:
         parse_document(read_file(signature, MAX_BYTES), MAX_BYTES)
         config.set_hashing_config(hashed).verify(folder, signature)
     except InvalidSignature as error:
-        raise SignatureMismatchError("the signature is not the key's") from error
+        raise SignatureMismatchError("the signature does not match the key") from error
     except (EncodingError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         raise SignatureMismatchError(f"{error!s:.500}") from error
 
@@ -296,10 +296,10 @@ def require_signed_envelope(envelope: dict[str, Any], public_key: Path) -> None:
         # The library changes what it reads.
         copies = [dict(each) for each in signatures] if isinstance(signatures, list) else []
         if any(each.keys() != {"keyid", "sig"} for each in copies):
-            raise SignatureMismatchError("a signature has keyid and sig, and nothing else")
+            raise SignatureMismatchError("a signature must have exactly keyid and sig")
         Envelope.from_dict(envelope | {"signatures": copies}).verify([key], 1)
     except (VerificationError, FormatError, ValueError, KeyError, TypeError, AttributeError) as e:
-        raise SignatureMismatchError("no signature in the envelope is the key's") from e
+        raise SignatureMismatchError("no signature in the envelope matches the key") from e
 
 
 def require_key(path: Path, kind: Literal["private", "public"]) -> Any:
@@ -312,12 +312,12 @@ def require_key(path: Path, kind: Literal["private", "public"]) -> Any:
     try:
         key = getattr(serialization, f"load_pem_{kind}_key")(data, *password)
     except TypeError as error:
-        raise ConfigurationError(f"{path}: the key is encrypted: give it in plain PEM") from error
+        raise ConfigurationError(f"{path}: the key is encrypted; give it in plain PEM") from error
     except ValueError as error:
-        raise ConfigurationError(f"{path}: is no PEM key of the right kind") from error
+        raise ConfigurationError(f"{path}: is not a PEM key of the required kind") from error
     curve = getattr(getattr(key, "curve", None), "name", "no curve")
     if curve not in CURVES:
-        raise ConfigurationError(f"{path}: the key is on {curve}, must be one of {sorted(CURVES)}")
+        raise ConfigurationError(f"{path}: the key is on {curve}; must be one of {sorted(CURVES)}")
     return key
 
 
@@ -337,7 +337,7 @@ def copy_base(base: Path, folder: Path, bound: str) -> None:
         shutil.copyfile(base / name, copied / name)
     here = digest_at(BASE_OPTION, copied)
     if here != bound:
-        raise ConfigurationError(f"{base}: the base's digest is {here}, and the run's is {bound}")
+        raise ConfigurationError(f"{base}: the base's digest is {here}; the run needs {bound}")
     settings = folder / ADAPTER_SETTINGS
     if settings.exists():
         named = _settings_of(settings) | {"base_model_name_or_path": BASE_FOLDER}
@@ -400,7 +400,7 @@ def folder_differences(folder: Path, facts: RunFacts) -> Iterator[tuple[str, str
             yield BASE_FOLDER, f"has the digest {here}"
     for path in sorted(folder.iterdir()):
         if path.name not in expected:
-            yield path.name, "is no file of an exported model"
+            yield path.name, "is not a file of an exported model"
     if has_adapters:
         yield from _adapter_differences(folder, facts)
     elif _bytes_of(folder / MODEL_FILE, len(facts.model_file)) != facts.model_file:
@@ -436,7 +436,7 @@ def _adapter_differences(folder: Path, facts: RunFacts) -> Iterator[tuple[str, s
 def _settings_of(file: Path) -> dict[str, Any]:
     settings = parse_document(read_file(file, _MAX_SETTINGS_BYTES), _MAX_SETTINGS_BYTES)
     if not isinstance(settings, dict):
-        raise EncodingError(f"{file}: is no map")
+        raise EncodingError(f"{file}: must be a map")
     return settings
 
 

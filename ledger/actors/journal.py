@@ -119,9 +119,9 @@ def require_journal(paths: RunPaths, state: LedgerSnapshot, domain: types.Domain
         return
     if paths.left_by_play() is None and not paths.has_rows():
         raise JournalError(
-            f"run {paths.name!r} was played, and not from this home: its workers continue it. To "
-            f"play it from here, restore its vote journal, {paths.journal}: without the journal "
-            f"the run's keys could sign against themselves"
+            f"run {paths.name!r} was played elsewhere, so its workers must continue it. To "
+            f"continue here, restore its vote journal {paths.journal}; without it, the run's "
+            "keys could sign conflicting statements"
         )
     is_begun = False
     if paths.journal.exists() and paths.journal.stat().st_size > 0:
@@ -130,9 +130,9 @@ def require_journal(paths: RunPaths, state: LedgerSnapshot, domain: types.Domain
             is_begun = _statement(base, _place(domain, types.ClientId(0), ["run"])) is not None
     if not is_begun:
         raise JournalError(
-            f"vote journal {paths.journal} is missing, empty or another's, though run "
-            f"{paths.name!r} has been played: put it back. Without it the run's keys could sign "
-            f"against themselves: begin another run instead"
+            f"vote journal {paths.journal} is missing, empty or of another run, but run "
+            f"{paths.name!r} was played; restore it, or start another run. Without it, the "
+            "run's keys could sign conflicting statements"
         )
 
 
@@ -170,9 +170,9 @@ def _require_all(base: sqlite3.Connection, path: Path) -> int:
     (count,) = base.execute("SELECT count(*) FROM statements").fetchone()
     if count < written:
         raise JournalError(
-            f"vote journal {path} has {count} of the {written} statements that were written to it: "
-            f"put it back whole. With it as it is its keys could sign against themselves; a worker "
-            f"without any sits out the round in course"
+            f"vote journal {path} has {count} of the {written} statements written to it; "
+            "restore it in full. A damaged journal could let keys sign conflicting "
+            "statements; a worker without a journal waits for the next round"
         )
     return int(count)
 

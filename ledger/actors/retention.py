@@ -124,8 +124,8 @@ def blobs_of_other_runs(
             continue
         if manifest.genesis_hash != f"0x{chain.genesis_hash.hex()}":
             raise ConfigurationError(
-                f"run {paths.name!r} of {home.path} is on another chain, and old payloads may be "
-                f"its own too: keep all or accepted, or give each run a home"
+                f"run {paths.name!r} of {home.path} is on another chain and may need old "
+                "payloads; use keep = all or accepted, or give each run a home"
             )
         named |= blobs_named_by_run(complete_ledger(connect(chain, manifest)), blobs)
     return frozenset(named)

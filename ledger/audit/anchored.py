@@ -53,8 +53,8 @@ def read_anchors(
         anchor = verified(path, data, entry, tsa_root)
         if (anchor.chain_id, anchor.address) != (chain_id, address):
             raise ConfigurationError(
-                f"{path}: is of contract {anchor.address} on chain {anchor.chain_id}, must be of "
-                f"the audited contract {address} on chain {chain_id}"
+                f"{path}: is for contract {anchor.address} on chain {anchor.chain_id}; must "
+                f"be for {address} on chain {chain_id}"
             )
         anchors.append(anchor)
     return tuple(anchors)
@@ -63,7 +63,7 @@ def read_anchors(
 def verified(path: Path, data: bytes, entry: bytes | None, tsa_root: Path | None) -> AnchoredHead:
     """Return what a token of an entry anchors, or without one a transaction, if it proves it."""
     if entry is not None and tsa_root is None:
-        raise ConfigurationError(f"{path}: a token needs --tsa-root, its authority's certificate")
+        raise ConfigurationError(f"{path}: a token needs --tsa-root, the authority's certificate")
     roots = b"" if tsa_root is None else read_bounded(tsa_root, MAX_ROOT_BYTES)
     try:
         held, seconds, by = _in_block(data) if entry is None else _in_token(data, entry, roots)
@@ -72,7 +72,7 @@ def verified(path: Path, data: bytes, entry: bytes | None, tsa_root: Path | None
         raise
     except Exception as error:  # of six packages, which parse what a stranger may have written
         reason = plain(str(error)) or type(error).__name__
-        raise ConfigurationError(f"{path}: proves no anchored head: {reason}") from error
+        raise ConfigurationError(f"{path}: does not prove an anchored head ({reason})") from error
     run = head.domain.chain_id, checksum(head.domain.contract)
     return AnchoredHead(path.name, *run, head.round, to_hex(head.head), time, by)
 
@@ -92,7 +92,7 @@ def _in_token(data: bytes, entry: bytes, roots: bytes) -> tuple[bytes, int, str]
     with warnings.catch_warnings(action="error"):  # of certificates that break their standard
         answer = stamps.decode_timestamp_response(data)
         if answer.status != 0:
-            raise ValueError(f"the authority gave no token: {' '.join(answer.status_string)}")
+            raise ValueError(f"the authority returned no token: {' '.join(answer.status_string)}")
         verifier = stamps.VerifierBuilder(roots=x509.load_pem_x509_certificates(roots)).build()
         try:
             verifier.verify_message(answer, entry)
@@ -117,7 +117,7 @@ def _in_block(data: bytes) -> tuple[bytes, int, str]:
         raise ValueError("the transaction is not in the block")
     sent = SignedTransaction.decode(encoded)
     if sent.to != sent.sender:
-        raise ValueError("the transaction must be of an account to itself")
+        raise ValueError("the transaction must go from an account to itself")
     where = f"block {wire.quantity(block['number'])} of chain {sent.chain_id}"
     by = f"{checksum(sent.sender)} in {where}, which must have the hash {_hash_of(block)}"
     return sent.data, wire.quantity(block["timestamp"]), f"a transaction of {by}"
@@ -135,7 +135,7 @@ def transaction_anchor(
     made = _hash_of(header), to_hex(trie.root_hash)
     if made != (block.get("hash"), block.get("transactionsRoot")) or transaction_hash not in places:
         raise ChainError(
-            f"transaction {to_hex(transaction_hash)} has the head, but nothing proves its block: "
+            f"transaction {to_hex(transaction_hash)} has the head, but its block is not proven; "
             f"the node's block must have the hash {made[0]} and the transactions' root {made[1]}"
         )
     index = places[transaction_hash]

@@ -146,12 +146,11 @@ class EarlierAudit:
         ):
             if reported != found:
                 raise EarlierReportError(
-                    f"the earlier report is of {name} {reported}, and what is audited has {found}"
+                    f"the earlier report has {name} {reported}, and the audited run {found}"
                 )
         if strict and self.remarks:
             raise EarlierReportError(
-                f"the earlier report has {self.remarks} remarks, so strictly it is incomplete: a "
-                f"strict audit builds on none that has any"
+                f"the earlier report has {self.remarks} remarks, so a strict audit cannot extend it"
             )
 
     def built_on(self, rounds: int, *, found: bool) -> TrustedEarlierAudit:
@@ -182,12 +181,12 @@ def read_report(data: bytes) -> EarlierAudit:
     try:
         report = parse_json(data)
     except ValueError as error:
-        raise EarlierReportError(f"the earlier report is no JSON: {plain(str(error))}") from None
+        raise EarlierReportError(f"the earlier report is not JSON: {plain(str(error))}") from None
     version = _number(report, "version")
     if version != REPORT_VERSION:
         raise EarlierReportError(
-            f"the earlier report has version {version}, and only one of version {REPORT_VERSION} "
-            f"can be built on: audit the whole run"
+            f"the earlier report has version {version}, and only version {REPORT_VERSION} can "
+            "be extended; audit the whole run"
         )
     if (protocol := _number(report, "deployment", "protocol")) != types.PROTOCOL_VERSION:
         raise EarlierReportError(other_version("the earlier report", protocol))
@@ -211,8 +210,8 @@ def read_report(data: bytes) -> EarlierAudit:
     parts = [_number(report, "counts", name, default=0) for name in ends]
     if rounds != sum(parts):
         raise EarlierReportError(
-            f"the earlier report: rounds is {rounds}, but {parts[0]} decided and {parts[1]} "
-            f"abandoned ones are counted"
+            f"the earlier report has {rounds} rounds, but counts {parts[0]} decided and "
+            f"{parts[1]} abandoned ones"
         )
     return EarlierAudit(
         report=sha256(data),

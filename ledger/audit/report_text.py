@@ -33,8 +33,8 @@ def readable(report: AuditReport) -> list[str]:
             lines += [prior.sentence, ""]
     for step in report.steps:
         lines += step.lines()
-    lines += _finding_lines(report, "Who was caught at what, or failed to deliver:", remarks=False)
-    lines += _finding_lines(report, "What nobody can tell true or false any more:", remarks=True)
+    lines += _finding_lines(report, "Misbehaviour and missing contributions:", remarks=False)
+    lines += _finding_lines(report, "Claims that can no longer be checked:", remarks=True)
     if not facts["final_head"]:
         lines += ["", "Nothing to keep: no block that was read is known to be final"]
     else:

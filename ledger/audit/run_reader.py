@@ -290,8 +290,8 @@ class RunReader:
         self.found_earlier = (block.hash, self._left_off) == (earlier.block_hash, earlier.head)
         if self.found_earlier and self.trusted != earlier.rounds and number <= self.complete_to:
             raise EarlierReportError(
-                f"the earlier report says that {earlier.rounds} rounds had ended by the head "
-                f"{to_hex(earlier.head)}; {self.trusted} had: it was changed, or is no report"
+                f"the earlier report counts {earlier.rounds} ended rounds by the head "
+                f"{to_hex(earlier.head)}, but there were {self.trusted}; the report was changed"
             )
 
     def _state(self, number: int) -> LedgerSnapshot | tuple[CheckResult, ...]:

@@ -20,7 +20,7 @@ def final_number(chain: ports.ChainReader, newest: ports.Block, confirmations: i
     if confirmations is None:
         return min(chain.finalized(), newest.number)
     if confirmations < 0:
-        raise ValueError(f"{confirmations} confirmations: there are none below 0")
+        raise ValueError(f"{confirmations} confirmations: must be at least 0")
     return max(0, newest.number - confirmations)
 
 
@@ -135,8 +135,8 @@ class FinalityCheckpoints:
         last = max(blocks)
         if last > head:
             raise ports.NotServedError(
-                f"the chain ends with block {head}, but block {last} 0x{blocks[last].hex()} was "
-                "acted on: the node lags, or has an older copy"
+                f"the chain ends with block {head}, but block {last} 0x{blocks[last].hex()} "
+                "was used before; the node lags, or has an older copy"
             )
 
     def accept(self, chain: ports.ChainReader) -> list[int]:

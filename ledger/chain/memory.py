@@ -40,7 +40,7 @@ class MemoryLedger(round_ledger.RoundLedger):
         """Deploy a ledger whose clients, signing for this domain, are not registered yet."""
         if deployment.beacon is Beacon.BLOCK:
             raise ConfigurationError(
-                'beacon = "block": the memory ledger has no unpredictable block hashes; take '
+                'beacon = "block": the memory ledger has no unpredictable block hashes; use '
                 'beacon = "none", or the chain'
             )
         # Block 1 creates the contract on a fresh chain.

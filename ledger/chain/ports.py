@@ -328,6 +328,6 @@ def require_plain_sender(chain: ChainReader, account: str) -> None:
             fact = f"delegates to the code at 0x{code[-20:].hex()} (EIP-7702)"
             remedy = "end the delegation, or use another account"
         raise ChainError(
-            f"account {account} {fact}: the ledger refuses transactions of accounts with code. "
-            f"Nothing was sent; {remedy}"
+            f"account {account} {fact}, and the ledger refuses transactions of accounts with "
+            f"code. Nothing was sent; {remedy}"
         )

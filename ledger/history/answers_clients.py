@@ -18,15 +18,13 @@ if TYPE_CHECKING:
 class ClientCounts(Response):
     """Counts over the ended rounds, including abandoned ones."""
 
-    sampled: Annotated[fields.Count, doc("rounds in which it was drawn as a trainer")]
+    sampled: Annotated[fields.Count, doc("rounds as a sampled trainer")]
     ranked: Annotated[fields.Count, doc("rounds whose decision ranks it")]
-    accepted: Annotated[fields.Count, doc("rounds in which its update entered the model")]
-    dropped_out: Annotated[
-        fields.Count, doc("rounds in which it was sampled, and a decision does not rank it")
-    ]
-    served: Annotated[fields.Count, doc("rounds in which it was a member with a seat")]
-    scored: Annotated[fields.Count, doc("rounds in which its scores counted")]
-    refused: Annotated[fields.Count, doc("rounds in which its scores were refused")]
+    accepted: Annotated[fields.Count, doc("rounds with its update in the model")]
+    dropped_out: Annotated[fields.Count, doc("decided rounds that sampled but did not rank it")]
+    served: Annotated[fields.Count, doc("rounds as a member with a seat")]
+    scored: Annotated[fields.Count, doc("rounds with its scores counted")]
+    refused: Annotated[fields.Count, doc("rounds with its scores refused")]
     voted: Annotated[
         fields.Count, doc("phases whose deciding certificate it signed, of two in a round")
     ]

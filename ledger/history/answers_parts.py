@@ -184,7 +184,9 @@ class UpdateEntry(Placed):
     committed: fields.Committed
     commitment: fields.CommitmentWord
     payload: fields.Payload
-    reason: Annotated[fields.DropoutWhy | None, doc("why it dropped out, if chain or record tell")]
+    reason: Annotated[
+        fields.DropoutWhy | None, doc("reason for dropping out, if chain or record give one")
+    ]
 
 
 class UpdatesAnswer(RoundHeading):

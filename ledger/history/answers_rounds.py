@@ -148,7 +148,9 @@ class Claimed(Response):
     accuracy: Annotated[
         list[Share | None], doc("on the test set, after the round; null where it was not measured")
     ]
-    floor: Annotated[list[Share | None], doc("accuracy of always answering the commonest class")]
+    floor: Annotated[
+        list[Share | None], doc("accuracy of always answering the most frequent class")
+    ]
     malicious_accepted: Annotated[
         list[fields.Count | None], doc("accepted updates that attackers sent")
     ]

@@ -91,7 +91,7 @@ class ScoreClaim(Response):
     reason: Annotated[fields.RefusalWhy | None, doc("why it was left out")]
     named: fields.NamedClient
     vector: Annotated[
-        Vector | None, doc("only with `include=vectors`; null where blob or vector is no good")
+        Vector | None, doc("only with `include=vectors`; null if blob or vector is invalid")
     ]
 
 
@@ -231,7 +231,7 @@ class VotesBody(Response):
     """Both certificates, and the reported incidents before them."""
 
     replies_needed: Annotated[
-        fields.Count, doc("equal replies that decide, beside the request", examples=[3])
+        fields.Count, doc("equal replies that decide, in addition to the request", examples=[3])
     ]
     certificates: Annotated[
         list[Certificate] | None,
@@ -277,8 +277,8 @@ def _certificates(view: AnsweredRound) -> list[Certificate] | None:
         signers = [place for place in range(len(members)) if own.signers >> place & 1]
         if len(signers) != len(own.replies):
             raise NotServedError(
-                f"{len(own.replies)} signatures of {len(signers)} signers: "
-                "this is not the transaction that the contract took"
+                f"{len(own.replies)} signatures of {len(signers)} signers, so this is not the "
+                "transaction that the contract accepted"
             )
         signatures = zip([primary, *signers], [own.request, *own.replies], strict=True)
         request, *replies = (
@@ -340,12 +340,8 @@ class Ban(Response):
 
     block: fields.BlockNumber
     transaction: fields.Digest32
-    signed_twice: Annotated[
-        fields.StatementWhat | None, doc("null where the call data are not to be had")
-    ]
-    statements: Annotated[
-        list[Statement] | None, doc("both; null where the call data are not to be had")
-    ]
+    signed_twice: Annotated[fields.StatementWhat | None, doc("null if the call data are missing")]
+    statements: Annotated[list[Statement] | None, doc("both; null if the call data are missing")]
 
 
 def ban_body(history: FoldedHistory, recorded: RecordedEvent) -> Ban:

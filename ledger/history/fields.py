@@ -437,9 +437,9 @@ def decode_cursor(cursor: str, scope: str, last: int, first: int = 0) -> tuple[i
         version, position = _HEAD.unpack_from(data)
         listed = int.from_bytes(data[_HEAD.size : -_CHECKSUM_BYTES][:4], "big")
     except (ValueError, binascii.Error, struct.error) as error:
-        raise CursorError("it is cut or altered") from error
+        raise CursorError("it was cut or changed") from error
     if version != VERSION or encode_cursor(position, scope, listed) != cursor:
-        raise CursorError("it is altered, or of another query or version")
+        raise CursorError("it was changed, or belongs to another query or version")
     if not first <= position <= last:
-        raise CursorError("it points to nothing that is there")
+        raise CursorError("it points to an unknown entry")
     return position, listed

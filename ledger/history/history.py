@@ -539,7 +539,7 @@ class FoldedHistory:
 
     def decision_call(self, round_: HistoryRound) -> DecideCall | None:
         if round_.ended is None:
-            raise NotServedError(f"round {round_.round} is decided, but no log says where")
+            raise NotServedError(f"round {round_.round} is decided, but its log is missing")
         return self._call(round_.ended, DecideCall, "decide")
 
     def ban_report(self, recorded: RecordedEvent) -> EquivocationReport | None:

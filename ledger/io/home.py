@@ -202,7 +202,7 @@ class Home:
     def run(self, name: str) -> RunPaths:
         if not RUN_NAME.fullmatch(name):
             raise ConfigurationError(
-                f"run name {name!r}: letters, digits, dot, dash and underscore, at most 64"
+                f"run name {name!r}: must be up to 64 letters, digits, dots, dashes, underscores"
             )
         return RunPaths(self.runs / name)
 
@@ -249,7 +249,7 @@ def open_file(path: Path) -> Iterator[BufferedReader]:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            reason = "it is no file, but a folder, a pipe or a device"
+            reason = "it is not a file, but a folder, a pipe or a device"
             raise OSError(errno.EINVAL, reason, str(path))
         with os.fdopen(descriptor, "rb", closefd=False) as file:
             yield file

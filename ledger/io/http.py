@@ -174,12 +174,12 @@ class HttpServer:
     ) -> None:
         encoding = response.headers.get("Content-Encoding", "identity")
         if encoding.lower() not in {"identity", ""}:
-            raise HttpFailureError(f"{self.shown_url}: an answer packed as {encoding[:20]!r}")
+            raise HttpFailureError(f"{self.shown_url}: unsupported encoding {encoding[:20]!r}")
         left = most
         async for piece in response.aiter_raw():
             left -= len(piece)
             if left < 0:
-                raise ResponseTooLargeError(f"{self.shown_url}: an answer of over {most} bytes")
+                raise ResponseTooLargeError(f"{self.shown_url}: the response has over {most} bytes")
             take(piece)
 
     def close(self) -> None:
@@ -221,24 +221,24 @@ def _authorization(url: httpx.URL, token: str | None) -> dict[str, str]:
         return {}
     # The token is not named: it is a key.
     if not _PRINTABLE.fullmatch(token):
-        raise ValueError("the token is not of printable ASCII without blanks")
+        raise ValueError("the token must be printable ASCII without spaces")
     if url.userinfo:
-        raise ValueError("the address has a user or password, and there is a token: give one")
+        raise ValueError("the address has a user or password, besides the token; give one")
     return {"Authorization": f"Bearer {token}"}
 
 
 def _parsed(url: str) -> httpx.URL:
     if not _PRINTABLE.fullmatch(url):
-        raise ValueError("the address is not a URL of printable ASCII without blanks")
+        raise ValueError("the address must be a URL of printable ASCII without spaces")
     try:
         parsed = httpx.URL(url)
         host = parsed.host
     except (httpx.InvalidURL, ValueError):
         raise ValueError("the address is not a URL") from None
     if parsed.scheme not in {"http", "https"} or not host:
-        raise ValueError("the address is not an http or https URL")
+        raise ValueError("the address must be an http or https URL")
     if parsed.port is not None and not 0 < parsed.port <= _HIGHEST_PORT:
-        raise ValueError(f"the address is not a URL: ports end at {_HIGHEST_PORT}")
+        raise ValueError(f"the address has a port above {_HIGHEST_PORT}")
     return parsed
 
 
@@ -253,8 +253,8 @@ def _new_client(url: httpx.URL, silence_seconds: float | None) -> httpx.AsyncCli
         )
     except (ValueError, ImportError, httpx.InvalidURL) as error:
         raise ValueError(
-            "one of the environment's http_proxy, https_proxy, all_proxy and no_proxy cannot be "
-            f"used ({type(error).__name__}): a proxy is an http URL"
+            "one of the environment's http_proxy, https_proxy, all_proxy and no_proxy cannot "
+            f"be used ({type(error).__name__}); a proxy must be an http URL"
         ) from None
 
 

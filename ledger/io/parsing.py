@@ -75,14 +75,14 @@ def require_format(expected: int, name: str, value: object) -> None:
     """Reject a record of another format."""
     if isinstance(value, dict) and value.get("format", expected) != expected:
         raise ChainError(
-            f"{name}: format {str(value['format'])[:20]} is not {expected}: another version of "
-            "this program has written it, and only that one reads this home"
+            f"{name}: format {str(value['format'])[:20]} is not {expected}; use the program "
+            "version that wrote this home"
         )
 
 
 def refuse_constant(constant: str) -> Never:
     """Raise at NaN and Infinity, which are not JSON."""
-    raise ValueError(f"{constant} is no number")
+    raise ValueError(f"{constant} is not a number")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

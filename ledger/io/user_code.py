@@ -89,7 +89,7 @@ class UserCode:
                 is_own = _top(str(function.__module__)) == _top(self.place)
             if is_own:
                 return function
-        raise ConfigurationError(f"{setting} = {self.label!r}: no function that is defined there")
+        raise ConfigurationError(f"{setting} = {self.label!r}: is not a function defined there")
 
 
 def is_reference(name: str) -> bool:
@@ -105,8 +105,8 @@ def user_code(setting: str, reference: str, kind: str = "function") -> UserCode:
     is_short = len(reference) <= 4096 and "\0" not in reference
     if not (is_short and is_place and name.isidentifier()):
         raise ConfigurationError(
-            f"{setting} = {reference[:_LONGEST]!r}: must be file.py:{kind} or package:{kind}, and "
-            f"{kind} a name"
+            f"{setting} = {reference[:_LONGEST]!r}: must be file.py:{kind} or package:{kind}, "
+            f"with a name as {kind}"
         )
     if not is_file:
         return UserCode(place, name)
@@ -135,8 +135,7 @@ def code_reference(obj: Any, folder: Path) -> str:
     name = str(getattr(obj, "__qualname__", ""))
     if not isinstance(obj, FunctionType | type) or not name.isidentifier():
         raise ConfigurationError(
-            f"{obj!r:.80}: must be a function or class with a name at the top of a module, and so "
-            f"not a lambda"
+            f"{obj!r:.80}: must be a named function or class at the top of a module, not a lambda"
         )
     module = sys.modules.get(obj.__module__)
     file = getattr(module, "__file__", None)
@@ -158,7 +157,7 @@ def package_of(module: str) -> tuple[str, str]:
     """Return name and version of the installed distribution of a module."""
     distributions = _distributions().get(_top(module), [])
     if not distributions:
-        raise ConfigurationError(f"{module} belongs to no installed package: name the file instead")
+        raise ConfigurationError(f"{module} is not in an installed package; name the file instead")
     return distributions[0], importlib.metadata.version(distributions[0])
 
 
@@ -223,7 +222,7 @@ def _file(path: str, sha256: str) -> ModuleType:
     source = read_bounded(Path(path), MAX_FILE_BYTES)
     current = hashlib.sha256(source).hexdigest()
     if current != sha256:
-        raise ConfigurationError(f"{path} has changed: its sha256 was {sha256}, and is {current}")
+        raise ConfigurationError(f"{path} has changed; its sha256 was {sha256}, is {current}")
     module = ModuleType(f"cmfl_code_{sha256[:16]}")
     module.__file__ = path
     sys.modules[module.__name__] = module  # where dataclasses and pickle look for it
@@ -264,8 +263,8 @@ def _collect(obj: Any, imports: set[str], parts: dict[str, str]) -> None:
                 is_constant = bool(ast.literal_eval(repr(value)) == value)
             if not is_constant:
                 raise ConfigurationError(
-                    f"{name}: uses {other!r}, which is no module, function, class or plain "
-                    f"constant: put {name} into a file with it, and name it as file.py:{name}"
+                    f"{name}: uses {other!r}, which is not a module, function, class or plain "
+                    f"constant; put both into a file, and name it as file.py:{name}"
                 )
     del parts[name]  # which comes after what it uses
     parts[name] = text
@@ -312,8 +311,8 @@ def own_rule(reference: str) -> str | None:
     name = OwnRuleName(code.label, code.name, code.digest().hex())
     if OwnRuleName.of(str(name)) is None:
         raise ConfigurationError(
-            f"{_SETTING} = {code.label!r}: the name of a rule's file must be up to 100 letters, "
-            f"digits and . _ + -"
+            f"{_SETTING} = {code.label!r}: must have a file name of at most 100 letters, "
+            "digits and . _ + -"
         )
     _load(name, code)
     return str(name)
@@ -335,7 +334,7 @@ def use_rules(parameters: Parameters, sources: Sequence[str]) -> frozenset[str]:
     name = OwnRuleName.of(parameters.distance)
     for source in sources:
         if name is None:
-            raise ConfigurationError(f"--rules {source}: the run has no rule of its owner's own")
+            raise ConfigurationError(f"--rules {source}: the run does not have its own rule")
         code = user_code("--rules", f"{source}:{name.function}")
         if code.digest().hex() != name.digest:
             raise ConfigurationError(
@@ -377,10 +376,10 @@ def try_rules(parameters: Parameters) -> None:
         array.flags.writeable = False
     together, again = (measure.all(update, references) for _ in range(2))
     if together.tobytes() != again.tobytes():
-        raise ConfigurationError(f"{subject}: is not the same twice for equal arguments")
+        raise ConfigurationError(f"{subject}: must return the same result for equal arguments")
     alone = [measure.all(update, reference[None])[0] for reference in references]
     if not np.allclose(together, alone, rtol=1e-9, atol=1e-9):
-        raise ConfigurationError(f"{subject}: a distance depends on the other references")
+        raise ConfigurationError(f"{subject}: a distance must not depend on the other references")
 
 
 def _load(name: OwnRuleName, code: UserCode) -> None:

@@ -188,7 +188,7 @@ def require_ascending(name: str, values: Iterable[Any]) -> None:
 def packed_clients(data: bytes) -> tuple[ClientId, ...]:
     """Return the clients of a join of big-endian u32, strictly ascending."""
     if len(data) % 4:
-        raise EncodingError(f"{len(data)} bytes are no list of clients")
+        raise EncodingError(f"{len(data)} bytes are not a list of clients")
     clients: tuple[ClientId, ...] = struct.unpack(f">{len(data) // 4}I", data)
     require_ascending("clients", clients)
     return clients

@@ -260,7 +260,7 @@ def leaf_hash(types: Sequence[str], leaf: Leaf) -> Digest:
         else:
             is_kind = isinstance(value, int) and 0 <= value < _LEAF_BOUNDS[kind]
         if not is_kind:
-            raise ValueError(f"{value!r:.80} is no {kind}")
+            raise ValueError(f"{value!r:.80} is not a {kind}")
     return keccak256(keccak256(words(*leaf)))
 
 

@@ -322,21 +322,21 @@ def parse_locations(option: str, text: str) -> tuple[Location, ...]:
 def _location(option: str, text: str) -> Location:
     if "\0" in text or len(text) > _MAX_CHARACTERS:
         raise BlobError(
-            f"{option}: a folder or URL has no null and at most {_MAX_CHARACTERS} characters"
+            f"{option}: a folder or URL must have at most {_MAX_CHARACTERS} characters, no null"
         )
     scheme, separator, rest = text.partition("://")
     scheme = scheme.lower()
     if not separator:
         # A mistyped URL may hold a key, and is not repeated.
         if text[:4].lower() == "http" or "@" in text:
-            raise BlobError(f"{option}: the location is no folder here, and no http or https URL")
+            raise BlobError(f"{option}: the location is not a local folder or an http(s) URL")
         return Location(LocationKind.FOLDER, text)
     if scheme in {"http", "https"}:
         return Location(LocationKind.SERVER, text)
     if scheme == "file":
         return Location(LocationKind.FOLDER, str(Path(f"/{rest.lstrip('/')}")))
     if not scheme.isascii() or not scheme.replace("+", "").replace("-", "").isalnum():
-        raise BlobError(f"{option}: the location is no folder here, and no URL")
+        raise BlobError(f"{option}: the location is not a local folder or a URL")
     return Location(LocationKind.REMOTE, text)
 
 

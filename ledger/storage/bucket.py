@@ -51,12 +51,12 @@ class BucketObjects(blobs.ObjectStore):
             files, root = url_to_fs(location.text, use_listings_cache=False)
         except ImportError as error:
             raise BlobError(
-                f"{self._shown}: a package for this protocol is missing; the extra [remote] has "
-                f"that for s3://: {install_command('remote')}"
+                f"{self._shown}: a package for this protocol is missing; for s3, run "
+                f"{install_command('remote')}"
             ) from error
         except Exception as error:  # noqa: BLE001 - whatever it is, it may repeat the URL
             raise BlobError(
-                f"{self._shown}: fsspec reaches no blobs or mail there ({type(error).__name__})"
+                f"{self._shown}: fsspec finds no blobs or mail ({type(error).__name__})"
             ) from None
         self._files: Any = files
         self._sync = sync

@@ -71,7 +71,7 @@ def parse_authorization(header: str, digest: Digest, size: int) -> tuple[Upload,
     """Return the upload of an untrusted header, and its signature, which is not verified here."""
     match = _HEADER.fullmatch(header)
     if match is None or int(match[1]) >= 2**32 or int(match[2]) >= 2**64:
-        raise SignatureError(f"the header of an upload is `{SCHEME} client.round.signature url`")
+        raise SignatureError(f"an upload's header must be `{SCHEME} client.round.signature url`")
     upload = Upload(int(match[2]), ClientId(int(match[1])), match[4], digest, size)
     return upload, bytes.fromhex(match[3])
 
@@ -118,7 +118,7 @@ class HttpObjects(ObjectStore):
         answer = self._ask(lambda: self.server.get(f"/{path}", limit))
         self._require_found(path, answer.status)
         if sha256(answer.body).hex() != path.rpartition("/")[2]:  # the server's fault
-            raise OSError(errno.EIO, f"{self.server.shown_url} gives other bytes")
+            raise OSError(errno.EIO, f"{self.server.shown_url} returned other bytes")
         return answer.body
 
     def has(self, path: str) -> bool:
@@ -131,7 +131,10 @@ class HttpObjects(ObjectStore):
 
     def put(self, path: str, payload: Payload, *, durable: bool = True) -> bool:  # noqa: ARG002
         if self.signer is None:
-            raise OSError(errno.EACCES, f"{self.server.shown_url}: no client here signs uploads")
+            raise OSError(
+                errno.EACCES,
+                f"{self.server.shown_url}: uploads need a client's key",
+            )
         is_mail = path.startswith(f"{MAIL_FOLDER}/")  # which answers no HEAD
         if payload.size > CHECKED_FIRST_BYTES and not is_mail:
             with contextlib.suppress(OSError):
@@ -168,7 +171,8 @@ class HttpObjects(ObjectStore):
         shown = self.server.shown_url
         if self.max_failures is not None and self._failures >= self.max_failures:
             raise OSError(
-                errno.EIO, f"{shown} gave no whole answer {self.max_failures} times in a row"
+                errno.EIO,
+                f"{shown} sent no complete response {self.max_failures} times in a row",
             )
         try:
             answer = self.retry.call(
@@ -187,7 +191,7 @@ class HttpObjects(ObjectStore):
         if status in {HTTPStatus.NOT_FOUND, HTTPStatus.GONE}:
             raise FileNotFoundError(errno.ENOENT, "there is no such object", path)
         if status != HTTPStatus.OK:
-            raise OSError(errno.EIO, f"{self.server.shown_url} answers with HTTP status {status}")
+            raise OSError(errno.EIO, f"{self.server.shown_url} returned HTTP status {status}")
 
     def _read_page(self, folder: str, cursor: FolderCursor) -> bool:
         """Deliver the next page, and return whether another may follow."""
@@ -199,7 +203,7 @@ class HttpObjects(ObjectStore):
         try:
             page = decode_page(answer.body)
         except EncodingError as error:
-            raise OSError(errno.EIO, f"{self.server.shown_url}: no page: {error}") from None
+            raise OSError(errno.EIO, f"{self.server.shown_url}: not a page ({error})") from None
         if page.epoch != epoch:
             # The server has restarted, and numbers its objects anew.
             cursor.position = (page.epoch, 0)
@@ -246,9 +250,7 @@ def _server(
 def require_plain_url(option: str, url: str) -> None:
     """Refuse a store's URL with a user, or with a query, behind which no path can follow."""
     if "@" in url.partition("://")[2].partition("/")[0] or "?" in url:
-        raise BlobError(
-            f"{option}: the store's URL has a user, a password or a query; clients sign instead"
-        )
+        raise BlobError(f"{option}: the store's URL must not have a user, a password or a query")
 
 
 def _refusal(server: HttpServer, answer: HttpResponse) -> str:

@@ -57,7 +57,7 @@ def decode_page(data: bytes) -> Page:
     types = {"version": int, "epoch": bytes, "after": int, "envelopes": list}
     value = canonical.exact_fields(fields, types)
     if value["version"] != _VERSION or any(type(each) is not bytes for each in value["envelopes"]):
-        raise EncodingError("a page of envelopes has version 1, and its envelopes are bytes")
+        raise EncodingError("a page must have version 1, and envelopes as bytes")
     epoch = canonical.fixed_bytes("epoch", value["epoch"], EPOCH_BYTES)
     return Page(epoch, canonical.unsigned("after", value["after"], 64), tuple(value["envelopes"]))
 

@@ -50,9 +50,7 @@ def require_folders(option: str, text: str) -> None:
     """Refuse to read locations if one is a missing folder."""
     for location in blobs.parse_locations(option, text):
         if location.kind is blobs.LocationKind.FOLDER and not Path(location.text).is_dir():
-            raise BlobError(
-                f"{option}: {location.text!r} is no folder here, and no http or https URL"
-            )
+            raise BlobError(f"{option}: {location.text!r} is not a local folder or an http(s) URL")
 
 
 def folder_at(option: str, location: blobs.Location) -> Path:
@@ -60,9 +58,7 @@ def folder_at(option: str, location: blobs.Location) -> Path:
     folder = Path(location.text)
     if folder.is_dir() or (not folder.exists() and folder.parent.is_dir()):
         return folder
-    raise BlobError(
-        f"{option}: {location.text!r} is no folder, and cannot be made: its parent is missing"
-    )
+    raise BlobError(f"{option}: the parent folder of {location.text!r} is missing")
 
 
 def _open(option: str, text: str, connect: Callable[[str], HttpObjects]) -> list[blobs.ObjectStore]:

@@ -104,7 +104,7 @@ def file_at(place: str, path: str, limit: int = tree.MAX_FILE_BYTES) -> bytes:
         return read_bounded(Path(place) / path, limit)
     response = _answered(place, lambda server: server.get(f"/{path}", limit))
     if response.status != HTTPStatus.OK:
-        raise WitnessError(f"{shown(place)}: answers {response.status} for {path}")
+        raise WitnessError(f"{shown(place)}: status {response.status} for {path}")
     return response.body
 
 
@@ -113,7 +113,7 @@ def time_stamp(url: str, request: bytes) -> bytes:
     headers = {"Content-Type": "application/timestamp-query"}
     response = _answered(url, lambda server: server.post("", request, headers, MAX_NOTE_BYTES))
     if response.status != HTTPStatus.OK:
-        raise WitnessError(f"{shown(url)}: answers {response.status} to a time-stamp request")
+        raise WitnessError(f"{shown(url)}: status {response.status} for a time-stamp request")
     return response.body
 
 
@@ -133,14 +133,14 @@ def cosigned_by(
         raise OtherSizeError(witness.name, int(size[1]))
     if response.status != HTTPStatus.OK:
         message = response.body[:_SHOWN].decode("utf-8", "replace").strip()
-        raise WitnessError(f"{witness.name}: answers {response.status}, {message!a}")
+        raise WitnessError(f"{witness.name}: status {response.status}, {message!a}")
     try:
         note = signed.note.with_signatures(signature_lines(response.body))
         cosignatures = replace(signed, note=note).cosignatures([witness.key])
     except NoteError as error:
         raise WitnessError(f"{witness.name}: {error}") from error
     if not cosignatures:
-        raise WitnessError(f"{witness.name}: its answer has no line of the key that is known of it")
+        raise WitnessError(f"{witness.name}: the response has no line of the witness's known key")
     return cosignatures[0]
 
 
@@ -239,7 +239,7 @@ def _newest(keys: Sequence[VerifierKey], witness: PolicyKey, origin: str) -> _An
         if response.status == HTTPStatus.NOT_FOUND:
             return None
         if response.status != HTTPStatus.OK:
-            raise WitnessError(f"{shown(url)}: answers {response.status} for its newest checkpoint")
+            raise WitnessError(f"{shown(url)}: status {response.status} for the newest checkpoint")
         return response.body
 
     return _opened(keys, f"{witness.name}, of {origin}", read)
@@ -360,10 +360,10 @@ def _require_quorum(policy: WitnessPolicy, seen: Mapping[str, _Answer], folder: 
     answered = [name for name, answer in seen.items() if not isinstance(answer, WitnessError)]
     if not policy.is_met(answered):
         raise WitnessError(
-            f"{folder} has no checkpoint, and {len(answered)} of {len(policy.witnesses)} witnesses "
-            f"answered, which is no quorum: this log's key may have signed another history. Repeat "
-            f"the command when more witnesses answer, or give --first if the key has signed nothing"
-            + "".join(f"; {failure}" for failure in failures)
+            f"{folder} has no checkpoint, and {len(answered)} of {len(policy.witnesses)} "
+            "witnesses responded, below the quorum. This log's key may have signed another "
+            "history. Retry when more witnesses respond, or give --first if the key has not "
+            "signed anything" + "".join(f"; {failure}" for failure in failures)
         )
 
 
@@ -392,15 +392,14 @@ def _require_continued(before: Checkpoint, leaves: Sequence[Digest]) -> None:
     """Refuse entries that do not continue a signed tree."""
     if before.size > len(leaves):
         raise LogConflictError(
-            f"this log's key has signed {before.size} entries, and the chain has {len(leaves)} "
-            f"ended rounds: it was rolled back, or is another"
+            f"this log's key has signed {before.size} entries, and the chain has "
+            f"{len(leaves)} ended rounds; the chain was rolled back, or is another chain"
         )
     root = tree.root_of(leaves[: before.size])
     if root != before.root:
         raise LogConflictError(
-            f"this log's key has signed {before.size} entries with the root "
-            f"{to_hex(before.root)}, and those of the chain have {to_hex(root)}: it is another "
-            f"history"
+            f"this log's key has signed {before.size} entries with the root {to_hex(before.root)}, "
+            f"but the chain's entries have {to_hex(root)}, another history"
         )
 
 

@@ -119,7 +119,7 @@ def parse_vkey(text: str, use: KeyUse | None = None) -> VerifierKey:
     key_id, _, encoded = rest.partition("+")
     data = decode_base64(encoded)
     if not re.fullmatch("[0-9a-f]{8}", key_id) or not data:
-        raise NoteError(f"{quoted(text)} is no verifier key: name+id+key is")
+        raise NoteError(f"{quoted(text)} is not a verifier key; must be name+id+key")
     require_key_name(name)
     if data[0] not in set(KeyUse):
         raise NoteError(f"{quoted(text)} has signature type {data[0]:#04x}, not 0x01 or 0x04")
@@ -129,12 +129,12 @@ def parse_vkey(text: str, use: KeyUse | None = None) -> VerifierKey:
     except ValueError:
         is_key = False
     if not is_key:
-        raise NoteError(f"the key {quoted(text)} is no Ed25519 public key")
+        raise NoteError(f"the key {quoted(text)} is not an Ed25519 public key")
     key = VerifierKey(name, KeyUse(data[0]), data[1:])
     if use is not None and key.use is not use:
-        raise NoteError(f"{quoted(text)} is {_OWNERS[key.use]}'s, and must be {_OWNERS[use]}'s")
+        raise NoteError(f"{quoted(text)} is {_OWNERS[key.use]}'s; must be {_OWNERS[use]}'s")
     if key.key_id.hex() != key_id:
-        raise NoteError(f"{quoted(text)} has key id {key_id}, and must have {key.key_id.hex()}")
+        raise NoteError(f"{quoted(text)} has key id {key_id}; must be {key.key_id.hex()}")
     return key
 
 
@@ -225,7 +225,7 @@ def parse_note(data: bytes) -> SignedNote:
         raise NoteError(f"a note of over {MAX_NOTE_BYTES} bytes is not read")
     text, separator, lines = _text_of(data).rpartition("\n\n")
     if not separator or not text:
-        raise NoteError("a note is a text, a blank line and signatures")
+        raise NoteError("a note must be a text, a blank line and signatures")
     return SignedNote(f"{text}\n", parse_signatures(lines))
 
 
@@ -233,15 +233,15 @@ def parse_signatures(lines: str) -> tuple[NoteSignature, ...]:
     """Return the signatures of one or more lines."""
     parts = lines.split("\n")
     if parts.pop() or not parts:
-        raise NoteError("a note ends with one signature line or more, each with a newline")
+        raise NoteError("a note must end with one or more signature lines, each with a newline")
     if len(parts) > MAX_SIGNATURES:
-        raise NoteError(f"a note has at most {MAX_SIGNATURES} signatures, not {len(parts)}")
+        raise NoteError(f"a note may have at most {MAX_SIGNATURES} signatures, not {len(parts)}")
     signatures = []
     for line in parts:
         name, _, encoded = line.removeprefix(_DASH).partition(" ")
         data = decode_base64(encoded)
         if not line.startswith(_DASH) or len(data) <= _KEY_ID_BYTES:
-            raise NoteError(f"the line {line[:80]!a} is no signature: — name base64 is")
+            raise NoteError(f"the line {line[:80]!a} is not a signature; must be — name base64")
         require_key_name(name)
         signatures.append(NoteSignature(name, data[:_KEY_ID_BYTES], data[_KEY_ID_BYTES:]))
     return tuple(signatures)
@@ -256,9 +256,9 @@ def _text_of(data: bytes) -> str:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
-        raise NoteError("a note is UTF-8 text") from None
+        raise NoteError("a note must be UTF-8 text") from None
     if any(sign < " " and sign != "\n" for sign in text):
-        raise NoteError("a note has no control characters but newlines")
+        raise NoteError("a note must not have control characters except newlines")
     return text
 
 
@@ -331,9 +331,9 @@ def open_checkpoint(data: bytes, logs: Sequence[VerifierKey]) -> SignedCheckpoin
     lines = note.by(keys)
     for key, line in lines:
         if not key.is_signed(note.text.encode(), line.signature):
-            raise NoteError(f"the signature of {key.name} does not hold for this checkpoint")
+            raise NoteError(f"the signature of {key.name} is invalid for this checkpoint")
     if not lines:
-        raise NoteError(f"the checkpoint of {checkpoint.origin} has no signature of that log's key")
+        raise NoteError(f"the checkpoint of {checkpoint.origin} has no signature of the log's key")
     return SignedCheckpoint(checkpoint, note, tuple(line for _, line in lines))
 
 
@@ -341,13 +341,13 @@ def parse_checkpoint(text: str) -> Checkpoint:
     """Return the checkpoint in a note's text; what follows its three lines is not looked at."""
     lines = text.removesuffix("\n").split("\n")
     if len(lines) < 3 or not all(lines):
-        raise NoteError("a checkpoint has three lines or more, none empty: origin, size and root")
+        raise NoteError("a checkpoint must begin with origin, size and root, without empty lines")
     origin, size, root = lines[:3]
     if not re.fullmatch("0|[1-9][0-9]{0,18}", size) or int(size) > MAX_SIZE:
-        raise NoteError(f"the size of a checkpoint is {size[:40]!a}, no number below 2^63")
+        raise NoteError(f"the size of a checkpoint is {size[:40]!a}; must be a number below 2^63")
     digest = decode_base64(root)
     if len(digest) != HASH_BYTES:
-        raise NoteError(f"the root of a checkpoint is {root[:60]!a}, not 32 bytes of base64")
+        raise NoteError(f"the root of a checkpoint is {root[:60]!a}; must be 32 bytes of base64")
     return Checkpoint(origin, int(size), Digest(digest))
 
 
@@ -356,7 +356,7 @@ def _verified_time(text: str, key: VerifierKey, line: NoteSignature) -> int:
     has_form = len(line.signature) == _TIME_BYTES + 64 and 0 < time <= MAX_SIZE
     message = _cosigned_message(text, time)
     if not has_form or not key.is_signed(message, line.signature[_TIME_BYTES:]):
-        raise NoteError(f"the cosignature of {key.name} does not hold for this checkpoint")
+        raise NoteError(f"the cosignature of {key.name} is invalid for this checkpoint")
     return time
 
 

@@ -90,7 +90,7 @@ class _Parser:
                 self._take_group(name, count, members)
             case ["quorum", name]:
                 if self._quorum is not None:
-                    raise ConfigurationError("there is a quorum line already")
+                    raise ConfigurationError("there is already a quorum line")
                 if name != NONE:
                     self._require_known(name)
                 self._quorum = name
@@ -99,7 +99,7 @@ class _Parser:
             case _:
                 kinds = ", ".join(_FORMS)
                 raise ConfigurationError(
-                    f"begins with {notes.quoted(words[0])}, must be one of {kinds}"
+                    f"begins with {notes.quoted(words[0])}; must be one of {kinds}"
                 )
 
     def policy(self) -> WitnessPolicy:
@@ -112,7 +112,7 @@ class _Parser:
         for member in members:
             self._require_known(member)
             if member in self._grouped:
-                raise ConfigurationError(f"{notes.quoted(member)} is a member of a group already")
+                raise ConfigurationError(f"{notes.quoted(member)} is already a member of a group")
             self._grouped.add(member)
         threshold = {"all": len(members), "any": 1}.get(count, 0)
         if re.fullmatch("[1-9][0-9]{0,3}", count):
@@ -130,19 +130,19 @@ class _Parser:
 
     def _require_known(self, name: str) -> None:
         if name not in self._witnesses and name not in self._groups:
-            raise ConfigurationError(f"no line before defines {notes.quoted(name)}")
+            raise ConfigurationError(f"no earlier line defines {notes.quoted(name)}")
 
 
 def _fresh(new: PolicyKey, others: Collection[PolicyKey]) -> PolicyKey:
     if any(other.key.public_key == new.key.public_key for other in others):
-        raise ConfigurationError(f"the public key of {notes.quoted(new.name)} is in a line before")
+        raise ConfigurationError(f"the public key of {notes.quoted(new.name)} is repeated")
     _require_few(others, "logs or witnesses")
     return new
 
 
 def _require_few(lines: Collection[object], kind: str) -> None:
     if len(lines) >= MAX_LINES_OF_A_KIND:
-        raise ConfigurationError(f"a policy has fewer than {MAX_LINES_OF_A_KIND} {kind}")
+        raise ConfigurationError(f"a policy must have fewer than {MAX_LINES_OF_A_KIND} {kind}")
 
 
 SKEW_SECONDS = 300  # how far a witness's clock may be ahead of the auditor's
@@ -198,8 +198,8 @@ def weigh(
             return CheckpointEvidence(checkpoints, witnessed, tuple(failures))
         failures.append(
             f"{len(counted)} of {len(policy.witnesses)} witnesses have cosigned the "
-            f"{group[0].checkpoint.size} entries of {group[0].checkpoint.origin} recently, which "
-            f"is no quorum"
+            f"{group[0].checkpoint.size} entries of {group[0].checkpoint.origin} recently, "
+            "which is below the quorum"
         )
     return CheckpointEvidence(checkpoints, None, tuple(failures))
 
@@ -271,10 +271,10 @@ def prove(entries: Sequence[bytes], index: int, note: bytes) -> LoggedHead:
 def parse_proof(data: bytes) -> LoggedHead:
     """Return the proof in a file; nothing of it is verified."""
     if len(data) > MAX_PROOF_BYTES:
-        raise notes.NoteError(f"a proof has at most {MAX_PROOF_BYTES} bytes")
+        raise notes.NoteError(f"a proof may have at most {MAX_PROOF_BYTES} bytes")
     match = _FORM.match(data.decode("utf-8", "surrogateescape"))
     if match is None:
-        raise notes.NoteError("the file is no proof of a logged head (c2sp.org/tlog-proof@v1)")
+        raise notes.NoteError("the file is not a proof of a logged head (c2sp.org/tlog-proof@v1)")
     entry = notes.decode_base64(match[1])
     path = notes.decode_hashes(match[3].split("\n")[:-1])
     if not entry or path is None:
@@ -295,8 +295,8 @@ def verified_head(
     suffix = tree.run_suffix(entry.domain.chain_id, entry.domain.contract)
     if not origin.endswith(suffix) or entry.round != proof.index + 1:
         raise notes.ProofError(
-            f"the head of round {entry.round} is entry {proof.index} of {origin}: it is of another "
-            f"run, or in another place, than a log of heads has it"
+            f"the head of round {entry.round} is entry {proof.index} of {origin}; the entry "
+            "is from another run, or at a wrong place"
         )
     keys = [witness.key for witness in policy.witnesses.values()]
     cosigned = {each.key for each in signed.cosignatures(keys)}

@@ -92,7 +92,7 @@ def verify_consistency(
 ) -> None:
     """Accept a tree as a continuation of an older one; sizes are numbers of leaves."""
     if not 0 <= old_size <= size <= MAX_SIZE:
-        raise ProofError(f"a tree of {size} leaves continues none of {old_size}")
+        raise ProofError(f"a tree of {size} leaves does not extend a tree of {old_size}")
     if old_size == 0:
         _require_root(old_root, EMPTY_ROOT, 0)
     if old_size in {0, size}:
@@ -149,7 +149,7 @@ def _trailing_ones(number: int) -> int:
 
 def _require_root(computed: Digest, root: Digest, size: int) -> None:
     if computed != root:
-        raise ProofError(f"{size} leaves have the root {to_hex(root)}, and not {to_hex(computed)}")
+        raise ProofError(f"{size} leaves have the root {to_hex(root)}, not {to_hex(computed)}")
 
 
 _ENTRY = re.compile(
@@ -185,7 +185,7 @@ def parse_entry(data: bytes) -> HeadEntry:
     """Return an entry from its bytes."""
     match = _ENTRY.fullmatch(data)
     if match is None:
-        raise NoteError("the entry is no head of a run")
+        raise NoteError("the entry is not a head of a run")
     chain, contract, salt, round_, head = (group.decode() for group in match.groups())
     domain = Domain(int(chain), Address(bytes.fromhex(contract)), Digest(bytes.fromhex(salt)))
     return HeadEntry(domain, int(round_), Digest(bytes.fromhex(head)))
@@ -241,7 +241,7 @@ def bundles_of(entries: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:
 def read_entries(checkpoint: Checkpoint, read: Callable[[str], bytes]) -> list[bytes]:
     """Return the entries of a log, held against every tile and the root of a checkpoint."""
     if checkpoint.size > MAX_ENTRIES:
-        raise TileError(f"a log of {checkpoint.size} entries is not read: at most {MAX_ENTRIES}")
+        raise TileError(f"a log has {checkpoint.size} entries; at most {MAX_ENTRIES} are read")
     entries: list[bytes] = []
     left = MAX_LOG_BYTES
     for index, start in enumerate(range(0, checkpoint.size, WIDTH)):
@@ -250,15 +250,15 @@ def read_entries(checkpoint: Checkpoint, read: Callable[[str], bytes]) -> list[b
         bundle = read(path)
         left -= len(bundle)
         if left < 0:
-            raise TileError(f"{path}: a log of over {MAX_LOG_BYTES} bytes is not read")
+            raise TileError(f"{path}: the log has over {MAX_LOG_BYTES} bytes")
         entries += _entries_in(path, bundle, width)
     leaves = [leaf_hash(entry) for entry in entries]
     for path, tile in tiles_of(leaves):
         if read(path) != tile:
-            raise TileError(f"{path} does not hash: it is not the tile of the log's entries")
+            raise TileError(f"{path} does not match the log's entries")
     root = root_of(leaves)
     if root != checkpoint.root:
-        raise TileError(f"{checkpoint.origin}: the entries have another root, {to_hex(root)}")
+        raise TileError(f"{checkpoint.origin}: the entries have a different root, {to_hex(root)}")
     return entries
 
 
@@ -270,7 +270,7 @@ def _entries_in(path: str, bundle: bytes, width: int) -> list[bytes]:
         at = start + int.from_bytes(bundle[at:start])
         entries.append(bundle[start:at])
     if at != len(bundle) or len(entries) != width:
-        raise TileError(f"{path} is no bundle of {width} entries")
+        raise TileError(f"{path} is not a bundle of {width} entries")
     return entries
 
 

@@ -48,18 +48,18 @@ class WitnessReply:
 def parse_request(body: bytes) -> AddCheckpoint:
     """Return the request in a body."""
     if len(body) > MAX_REQUEST_BYTES:
-        raise notes.NoteError(f"a request has at most {MAX_REQUEST_BYTES} bytes")
+        raise notes.NoteError(f"a request may have at most {MAX_REQUEST_BYTES} bytes")
     head, separator, note = body.partition(b"\n\n")
     first, *lines = head.decode("utf-8", "replace").split("\n")
     old = re.fullmatch("old (0|[1-9][0-9]{0,18})", first)
     if not separator or old is None or int(old[1]) > notes.MAX_SIZE:
         raise notes.NoteError(
-            "a request begins with the line: old <size>; an empty line ends its proof"
+            "a request must begin with the line old <size>, and an empty line must end its proof"
         )
     proof = notes.decode_hashes(lines)
     if proof is None:
         raise notes.NoteError(
-            f"a proof has at most {notes.MAX_PROOF} lines, each of 32 bytes of base64"
+            f"a proof may have at most {notes.MAX_PROOF} lines, each of 32 bytes of base64"
         )
     return AddCheckpoint(int(old[1]), proof, note)
 

@@ -129,9 +129,9 @@ def test_every_altered_cursor_is_refused(place: int, letter: str) -> None:
 
 
 def test_a_cursor_beyond_the_end_is_refused() -> None:
-    with pytest.raises(CursorError, match="nothing that is there"):
+    with pytest.raises(CursorError, match="an unknown entry"):
         decode_cursor(encode_cursor(8, "rounds"), "rounds", last=7)
-    with pytest.raises(CursorError, match="nothing that is there"):
+    with pytest.raises(CursorError, match="an unknown entry"):
         decode_cursor(encode_cursor(0, "rounds"), "rounds", last=7, first=1)
 
 

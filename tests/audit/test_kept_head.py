@@ -319,12 +319,12 @@ def more_rounds(report: dict[str, Any]) -> None:
         (field("steps", 5, "contradictions", to=True), "contradictions is True, must be 0"),
         (field("steps", 0, "number", to=2), "step 1, number is 2, must be 1"),
         (field("steps", to=[]), "steps must be a list of 10"),
-        (field("version", to=2), "has version 2, and only one of version 3"),
+        (field("version", to=2), "has version 2, and only version 3"),
         (field("rounds", to=3), "rounds is 3, but 2 decided and 0 abandoned"),
-        (more_rounds, "says that 3 rounds had ended by the head"),
+        (more_rounds, "counts 3 ended rounds by the head"),
         (field("deployment", "head", to="0x12"), "head is '0x12', must be text of the form"),
-        (field("deployment", "address", to="0x" + "11" * 20), "is of contract 0x1111"),
-        (field("deployment", "chain_id", to=1), "is of chain id 1, and what is audited has"),
+        (field("deployment", "address", to="0x" + "11" * 20), "has contract 0x1111"),
+        (field("deployment", "chain_id", to=1), "has chain id 1, and the audited run"),
         (field("deployment", "genesis_hash", to="0x" + "11" * 32), "is of genesis block 0x11"),
         (field("kept_head", to={"found": False}), "kept_head, found is False, must be True"),
         (field("built_on", to={"found": True}), "built_on, audits is missing"),
@@ -358,7 +358,7 @@ def test_another_head_of_the_same_run_contradicts(grown: Grown) -> None:
 def test_a_strict_audit_builds_on_no_report_with_remarks(grown: Grown) -> None:
     report = grown.edited(field("remarks", to=1))
     assert grown.since(report).outcome is AuditOutcome.PASSED
-    with pytest.raises(EarlierReportError, match="has 1 remarks, so strictly it is incomplete"):
+    with pytest.raises(EarlierReportError, match="has 1 remarks, so a strict audit"):
         audit(grown.run.ledger, grown.run.blobs, strict=True, earlier=read_report(report))
 
 

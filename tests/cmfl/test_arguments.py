@@ -81,7 +81,7 @@ def test_a_wrong_type_is_one_sentence_that_names_the_argument(
 
 def test_wrong_types_are_refused_by_a_run_too(run: cmfl.Run) -> None:
     rounds: Any = run.rounds
-    with pytest.raises(TypeError, match="rounds are looked up by their numbers"):
+    with pytest.raises(TypeError, match="a round must be given by its number"):
         rounds["x"]
     assert rounds[np.int64(2)].round == 2
     calls: list[Callable[[Any], object]] = [run.rounds[1].prove, run.save, run.plot]

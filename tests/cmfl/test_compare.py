@@ -126,7 +126,7 @@ def test_own_presets_stand_beside_names(tmp_path: Path) -> None:
         ({"methods": ["fedavg", "fedavg"]}, "method 'fedavg' is repeated"),
         ({"attacks": [{"factor": 1.0}]}, "names no attack"),
         ({"over": {"seed": [3]}}, "over: seed"),
-        ({"seed": 3}, r"^seed: a comparison takes a list of them, seeds=\["),
+        ({"seed": 3}, r"^seed: a comparison needs a list, seeds=\["),
         ({"methods": ["krum"], "attacks": ["alie"], "malicious_rate": 0.3}, "2f \\+ 2 < n must"),
     ],
 )

@@ -78,5 +78,5 @@ def test_values_become_those_of_toml_and_none_takes_back() -> None:
 
 
 def test_a_section_takes_a_table_alone() -> None:
-    with pytest.raises(ConfigurationError, match="protocol: is a section of settings"):
+    with pytest.raises(ConfigurationError, match="protocol is a section of settings"):
         apply_keywords({}, {"protocol": 3})

@@ -117,8 +117,8 @@ def test_a_script_may_define_the_parts_itself(
     [
         ({"model": Net()}, "model.name: is a module; give its class, model=Net"),
         ({"attack": lambda attacker: attacker.own}, "malice.attack: <function <lambda> at"),
-        ({"distance": lambda own, _others: own}, "and so not a lambda"),
-        ({"data": pandas.DataFrame({"a": [1.0], "y": [0]})}, "data: is a data frame: give"),
+        ({"distance": lambda own, _others: own}, "not a lambda"),
+        ({"data": pandas.DataFrame({"a": [1.0], "y": [0]})}, "data: is a data frame; give"),
         ({"data": cmfl.Data(INPUTS, LABELS, client=OWNERS), "clients": 14}, "14"),
     ],
 )

@@ -31,7 +31,7 @@ def test_rounds_are_looked_up_by_their_numbers(run: cmfl.Run) -> None:
     rounds = run.rounds
     assert (rounds[2].round, rounds[-3].round, len(rounds[2:])) == (2, 1, 2)
     for number in (0, 4, -4):
-        with pytest.raises(IndexError, match=f"no round {number}; the rounds are 1 to 3"):
+        with pytest.raises(IndexError, match=f"no round {number}; must be one of 1 to 3"):
             rounds[number]
 
 
@@ -65,7 +65,7 @@ def test_an_opened_home_gives_the_same_run(run: cmfl.Run) -> None:
 
 def test_a_home_without_the_run_is_refused_with_the_names(run: cmfl.Run, tmp_path: Path) -> None:
     assert run.home is not None
-    with pytest.raises(cmfl.ConfigurationError, match="no run 'other'; there are run"):
+    with pytest.raises(cmfl.ConfigurationError, match="no run 'other'; must be one of run"):
         cmfl.open(run.home, "other")
     with pytest.raises(cmfl.ConfigurationError, match="there is no run in"):
         cmfl.open(tmp_path)
@@ -75,7 +75,7 @@ def test_a_run_without_a_home_can_be_saved(tmp_path: Path) -> None:
     played = cmfl.run("smoke", rounds=1)
     saved = played.save(tmp_path / "kept")
     assert (saved.head, saved.home) == (played.head, tmp_path / "kept")
-    with pytest.raises(cmfl.ConfigurationError, match="is there already"):
+    with pytest.raises(cmfl.ConfigurationError, match="exists"):
         played.save(tmp_path / "kept")
 
 
@@ -118,14 +118,14 @@ def test_a_wrong_argument_is_one_sentence_and_writes_nothing(
 
 def test_a_file_is_no_home(tmp_path: Path) -> None:
     (tmp_path / "h").touch()
-    with pytest.raises(cmfl.ConfigurationError, match="is no folder"):
+    with pytest.raises(cmfl.ConfigurationError, match="is not a folder"):
         cmfl.run("smoke", home=tmp_path / "h")
 
 
 def test_a_run_of_the_same_name_is_not_played_twice(run: cmfl.Run) -> None:
-    with pytest.raises(cmfl.ConfigurationError, match="there is a run 'run' in"):
+    with pytest.raises(cmfl.ConfigurationError, match="already has a run 'run'"):
         cmfl.run("smoke", home=run.home)
-    with pytest.raises(cmfl.ConfigurationError, match="takes the run's own settings"):
+    with pytest.raises(cmfl.ConfigurationError, match="uses the run's settings"):
         cmfl.run("smoke", home=run.home, resume=True)
     assert cmfl.run(home=run.home, resume=True).head == run.head
 

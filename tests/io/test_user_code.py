@@ -103,7 +103,7 @@ def test_what_no_file_can_hold_is_refused(tmp_path: Path, script: dict[str, Any]
     with pytest.raises(ConfigurationError, match="uses 'TABLE', which is no module"):
         code_reference(script["torn"], tmp_path)
     for value in (lambda x: x, len, 3, _closure()):
-        with pytest.raises(ConfigurationError, match="with a name at the top of a module"):
+        with pytest.raises(ConfigurationError, match="at the top of a module"):
             code_reference(value, tmp_path)
     exec("def unknown(): pass", script)
     with pytest.raises(ConfigurationError, match="unknown source"):
@@ -130,7 +130,7 @@ def test_a_package_installed_later_is_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ConfigurationError, match=r"late\.module belongs to no installed package"):
+    with pytest.raises(ConfigurationError, match=r"late\.module is not in an installed package"):
         package_of("late.module")
     about = tmp_path / "late-1.0.dist-info"
     about.mkdir()
@@ -162,7 +162,7 @@ def test_an_error_that_cannot_be_printed_is_named(tmp_path: Path) -> None:
 
 def test_a_function_that_a_package_imports_is_refused() -> None:
     assert callable(user_code("--rules", "_pytest.monkeypatch:resolve").load_function("--rules"))
-    with pytest.raises(ConfigurationError, match="no function that is defined there"):
+    with pytest.raises(ConfigurationError, match="is not a function defined there"):
         user_code("--rules", "_pytest.monkeypatch:contextmanager").load_function("--rules")
 
 
@@ -206,7 +206,7 @@ def test_a_rule_is_named_by_file_function_and_digest(tmp_path: Path) -> None:
     assert name is not None
     assert name.label == "rule.py:far"
     assert own_rule("nothing") is None
-    with pytest.raises(ConfigurationError, match="must be up to 100 "):
+    with pytest.raises(ConfigurationError, match="at most 100 "):
         own_rule(f"{written(tmp_path, name='my rule.py')}:far")
 
 
@@ -217,7 +217,7 @@ def test_a_rule_is_named_by_file_function_and_digest(tmp_path: Path) -> None:
         ("return np.zeros(len(references) + 1)", r"returns float64 of shape \(4,\)"),
         ("raise KeyError('x')", "it fails, or changes its input: KeyError: 'x'"),
         ("update[0] = 0", "it fails, or changes its input: ValueError: assign"),
-        ("return np.random.rand(len(references))", "is not the same twice"),
+        ("return np.random.rand(len(references))", "must return the same result"),
         ("d = ((references - update) ** 2).sum(1); return d / d.max()", "other references"),
     ],
 )
@@ -247,7 +247,7 @@ def test_an_auditor_runs_only_what_it_names(tmp_path: Path) -> None:
     other = written(tmp_path, RULE + "raise SystemExit\n", "other.py")
     with pytest.raises(ConfigurationError, match=r"other\.py: the run's distance is rule"):
         use_rules(named, (str(path), str(other)))
-    with pytest.raises(ConfigurationError, match="the run has no rule of its owner's own"):
+    with pytest.raises(ConfigurationError, match="the run does not have its own rule"):
         use_rules(PLAIN, (str(path),))
 
 
@@ -258,7 +258,7 @@ def test_a_document_cannot_pick_what_a_file_has_imported(tmp_path: Path) -> None
     for function in ("fsum", "np", "calls"):
         name = OwnRuleName(f"rule.py:{function}", function, own.digest)
         picked = replace(PLAIN, distance=str(name))
-        with pytest.raises(ConfigurationError, match="no function that is defined there"):
+        with pytest.raises(ConfigurationError, match="is not a function defined there"):
             use_rules(picked, (str(path),))
 
 

@@ -54,7 +54,7 @@ def test_a_server_that_is_away_says_nothing_of_the_blob(monkeypatch: pytest.Monk
 
 
 def test_a_location_without_its_packages_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(BlobError, match="nosuch://host: fsspec reaches no blobs or mail there"):
+    with pytest.raises(BlobError, match="nosuch://host: fsspec finds no blobs or mail"):
         store_at("nosuch://user:SECRET@host/x")
     monkeypatch.setitem(sys.modules, "fsspec.core", None)
     with pytest.raises(BlobError, match=r"s3://bucket needs the extra \[remote\]"):

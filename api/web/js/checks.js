@@ -1,7 +1,7 @@
-// What a page recomputes of a round, each with what was shown and what came out.
+// Values of a round that a page recomputes, each with the shown and the recomputed value.
 //
-// A check matches, differs, or is open: what it needs is not in the answers. Names and outcomes are
-// what the page compares; their sentences are in words.js.
+// A check matches, differs, or is open if its inputs are missing. Code compares names and outcomes;
+// the texts are in words.js.
 
 import * as digests from "./digests.js";
 

@@ -1,4 +1,4 @@
-// Elements made by hand: what a record says only ever becomes text, never markup.
+// Creating elements: the contents of records become text, never markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 const LONGEST = 1_000;
@@ -15,19 +15,19 @@ export function s(tag, attributes = {}, ...children) {
   return filled(document.createElementNS(SVG, tag), attributes, children);
 }
 
-/** Return text of others: isolated, with what cannot be seen spelled out, cut to a bound. */
+/** Return foreign text: isolated, with invisible characters spelled out, and shortened. */
 export function told(text) {
   return h("bdi", { class: "told" }, visible(text));
 }
 
-/** Return text of others as a string that can be shown. */
+/** Return foreign text as a string that can be shown. */
 export function visible(text) {
   const all = String(text);
   const cut = all.length > LONGEST ? `${all.slice(0, LONGEST)} … (${all.length} characters)` : all;
   return cut.replace(HIDDEN, (one) => `⟨U+${one.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`);
 }
 
-/** Replace all that an element holds. */
+/** Replace the content of an element. */
 export function fill(element, ...children) {
   element.replaceChildren(...children.flat(Infinity).filter(isThere));
   return element;
@@ -50,7 +50,7 @@ function filled(element, attributes, children) {
 function refuseScript(name, value) {
   const leads = name === "href" || name === "src";
   if (/^on|^style$|^srcdoc$/i.test(name) || (leads && !/^(#|\/(?!\/))/.test(String(value)))) {
-    throw new Error(`attribute ${name} is not one that a page may set`);
+    throw new Error(`a page may not set the attribute ${name}`);
   }
 }
 

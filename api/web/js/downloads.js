@@ -1,4 +1,4 @@
-// Files to take along: what needs a token is fetched with it, and a blob is compared with its name first.
+// Downloads: fetched with the token if there is one; a blob's digest is checked first.
 
 import { fill, h } from "./dom.js";
 import { digest, say } from "./parts.js";
@@ -15,7 +15,7 @@ export function download(path, filename, text, attributes = {}) {
     event.preventDefault();
     try {
       saved(await fetched(path), filename);
-      say(`${filename} was saved`);
+      say(`Saved ${filename}`);
     } catch (error) {
       say(`${filename}: ${error.message}`);
     }
@@ -27,7 +27,7 @@ export function download(path, filename, text, attributes = {}) {
 export function blob(hex, name) {
   if (!hex) return digest(hex, name);
   const said = h("span", { class: "quiet", role: "status" });
-  const button = h("button", { type: "button", class: "copy", "aria-label": `Get and check the file of ${name} ${hex.slice(0, 10)}` }, "get and check");
+  const button = h("button", { type: "button", class: "copy", "aria-label": `Download and check ${name} ${hex.slice(0, 10)}` }, "download and check");
   button.addEventListener("click", async () => {
     button.disabled = true;
     fill(said, "reading …");
@@ -45,21 +45,21 @@ async function checked(hex, name) {
     return h("span", { class: "badge" }, error.message);
   }
   // Browsers compute no digests for pages that came over plain http from another machine.
-  if (!crypto.subtle) return h("span", { class: "badge" }, "cannot be checked over plain http");
+  if (!crypto.subtle) return h("span", { class: "badge" }, "cannot check over plain HTTP");
   const found = new Uint8Array(await crypto.subtle.digest("SHA-256", await data.arrayBuffer()));
   const computed = [...found].map((byte) => byte.toString(16).padStart(2, "0")).join("");
-  if (computed !== hex) return h("span", { class: "badge bad" }, "✗ its sha256 is another: not saved");
+  if (computed !== hex) return h("span", { class: "badge bad" }, "✗ wrong sha256, not saved");
   saved(data, `${name.replaceAll(/[^a-z0-9]+/gi, "-")}-${hex.slice(0, 16)}`);
-  return h("span", { class: "badge good" }, `✓ ${data.size} bytes with this sha256, saved`);
+  return h("span", { class: "badge good" }, `✓ sha256 matches, ${data.size} bytes saved`);
 }
 
 async function fetched(path) {
   const answer = await fetch(path, { headers: credentials() }).catch(() => {
-    throw new Error("the service does not answer");
+    throw new Error("no response from the service");
   });
-  if (answer.status === 404) throw new Error("it is not here");
-  if (!answer.ok) throw new Error(`refused, status ${answer.status}`);
-  if (Number(answer.headers.get("Content-Length")) > LARGEST) throw new Error("too large for a page; read it by curl");
+  if (answer.status === 404) throw new Error("this service does not have the file");
+  if (!answer.ok) throw new Error(`request refused with status ${answer.status}`);
+  if (Number(answer.headers.get("Content-Length")) > LARGEST) throw new Error("too large for the browser; download it with curl");
   return answer.blob();
 }
 

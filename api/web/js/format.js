@@ -1,4 +1,4 @@
-// Numbers, times and digests as people read them. Ranks and places count from 0, as in JSON and CSV; views from 1.
+// Formats of numbers, times and digests. Ranks and places count from 0, as in JSON and CSV; views from 1.
 
 const NUMBER = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 
@@ -19,10 +19,10 @@ export function distance(value) {
 }
 
 /** Return a share as a percentage. */
-export const percent = (share) => `${(100 * share).toFixed(1)} %`;
+export const percent = (share) => `${(100 * share).toFixed(1)}%`;
 
 /** Return millionths as a percentage. */
-export const ppm = (millionths) => `${Number((millionths / 10_000).toFixed(4))} %`;
+export const ppm = (millionths) => `${Number((millionths / 10_000).toFixed(4))}%`;
 
 /** Return a digest's two ends. */
 export const short = (hex) => (hex.length > 22 ? `${hex.slice(0, 10)}…${hex.slice(-6)}` : hex);

@@ -1,13 +1,13 @@
-// Noticing that a run has gone on: by the service's events where it has them, else by asking.
+// Watching a run for changes: by the service's events if it sends them, else by polling.
 
 import { has, read } from "./rest.js";
 
 const EVERY_MS = 3_000;
 const EVENTS = ["round_opened", "round_ended", "taken_back"];
 
-/** Call `changed` whenever a deployment stands otherwise than it did; return how to stop.
+/** Call `changed` whenever a deployment's state changes; return a function that stops this.
  *
- * A finished run still may change (a ban can be reported late), so it is asked for too, but seldom.
+ * A finished run may still change (a ban can be reported late), so it is polled too, but seldom.
  */
 export function watch(path, state, changed) {
   if (path === null) return () => {};
@@ -34,7 +34,7 @@ async function begin(path, state, look, signal) {
   if (isSent) {
     const source = new EventSource(`${path}/events`);
     for (const name of EVENTS) source.addEventListener(name, look);
-    // Where there is no room for one more stream the page asks, as it does without events.
+    // If the service has no free stream, the page polls.
     source.addEventListener("error", () => source.readyState === EventSource.CLOSED && ask(state, look, signal));
     signal.addEventListener("abort", () => source.close());
     return;

@@ -1,4 +1,4 @@
-// Which page is shown: the address says it, the service's answers fill it.
+// Routing: the address selects a page, and the service's responses fill it.
 
 import { forgetCurves } from "./charts/curves.js";
 import { fill, h, told, visible } from "./dom.js";
@@ -56,7 +56,7 @@ async function go({ isFirst = false, isLive = false } = {}) {
     stopWatching = watch(page.watched ?? null, page.state ?? null, () => go({ isLive: true }));
     arrive(page.title, isFirst);
   } else {
-    say("The page has been brought up to date.");
+    say("The page was updated.");
   }
 }
 
@@ -70,7 +70,7 @@ function markPlace(place) {
 }
 
 async function pageOf(place, signal) {
-  if (place === null) return failed("There is no such page", "The address names no page of this dashboard.");
+  if (place === null) return failed("Page not found", "This address is not a page of the dashboard.");
   try {
     return await VIEWS[place.view](place, signal);
   } catch (error) {
@@ -80,7 +80,7 @@ async function pageOf(place, signal) {
       return failed(error.title, error.message, asking);
     }
     console.error("This page cannot be shown:", error);
-    return failed("This page cannot be shown", "The service's answer is not what this page knows how to show.");
+    return failed("This page cannot be shown", "The service returned a response in an unexpected format.");
   }
 }
 

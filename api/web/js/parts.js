@@ -1,15 +1,15 @@
-// Pieces that every page is made of.
+// Building blocks of every page.
 
 import { fill, h, told, visible } from "./dom.js";
 import { short } from "./format.js";
 import { GLOSSARY } from "./words.js";
 
-/** Return a word with what it means, for the pointer, the keyboard and a screen reader. */
+/** Return a word with its meaning as a hint, for pointer, keyboard and screen reader. */
 export function term(word, shown = word) {
   return h("span", { class: "term", tabindex: "0", role: "note", "aria-describedby": `word-${word.replaceAll(" ", "-")}` }, shown);
 }
 
-/** Put what all words mean where `term` refers to. */
+/** Fill the list of meanings that `term` refers to. */
 export function fillGlossary(list) {
   fill(list, ...Object.entries(GLOSSARY).map(([word, meaning]) => [
     h("dt", {}, word),
@@ -70,7 +70,7 @@ export function table(caption, columns, rows, { hidden = true } = {}) {
 /** Return a heading that only a screen reader needs. */
 export const unseen = (text) => h("span", { class: "hidden" }, text);
 
-/** Return a row that says something across a table. */
+/** Return a row with one cell across a table. */
 export const across = (columns, ...content) => h("tr", { class: "across" }, h("td", { colspan: columns }, ...content));
 
 /** Return names with values. */
@@ -79,7 +79,7 @@ export function facts(entries) {
     h("div", {}, h("dt", {}, name), h("dd", {}, ...value))));
 }
 
-/** Return large numbers with what they count. */
+/** Return large numbers with their labels. */
 export function figures(entries) {
   return h("dl", { class: "figures" }, ...entries.filter(Boolean).map(([name, value, note]) =>
     h("div", {}, h("dt", {}, name), h("dd", {}, String(value), note ? h("small", {}, note) : null))));
@@ -101,10 +101,10 @@ export function command(text) {
   return h("p", { class: "command" }, h("code", {}, text), copy);
 }
 
-/** Return a word in a coloured frame; the colour repeats what the word says. */
+/** Return a word in a coloured frame; the colour repeats the word's meaning. */
 export const badge = (kind, text) => h("span", { class: `badge ${kind}` }, text);
 
-/** Return a detail that is closed at first; its name keeps it open when the page is made anew. */
+/** Return a detail that is closed at first; its name keeps it open when the page is rebuilt. */
 export function more(name, title, ...children) {
   return h("details", { id: `more-${name}` }, h("summary", {}, title), ...children);
 }
@@ -112,13 +112,13 @@ export function more(name, title, ...children) {
 /** Return links to the pages before and after. */
 export const pager = (...links) => h("p", { class: "pager" }, ...links);
 
-/** Return what is said instead of a page that cannot be shown. */
+/** Return the message that replaces a page that cannot be shown. */
 export function failure(title, detail) {
   return h("section", { class: "card failure", role: "alert" }, h("h1", {}, told(title)), h("p", {}, told(detail)),
     h("p", {}, h("a", { href: "#/" }, "All deployments")));
 }
 
-/** Say something to who does not see the page. */
+/** Announce a text to screen readers. */
 export function say(text) {
   fill(document.getElementById("said"), text);
 }
@@ -135,7 +135,7 @@ async function copied(button, text) {
   setTimeout(() => fill(button, "copy"), 1_500);
 }
 
-/** Show and select what a button would copy: without the right to the clipboard a person still can. */
+/** Show and select the text of a copy button, for browsers that deny the clipboard. */
 function showWhole(code, text) {
   fill(code, h("bdi", {}, visible(text)));
   const range = document.createRange();

@@ -1,4 +1,4 @@
-// Every view has an address: what stands behind the # says all that a page shows.
+// Every view has an address: the part after the # determines the whole page.
 
 const CHAIN = "(?<chain>(?:0|[1-9][0-9]{0,77})-[0-9a-f]{8})";
 const RUN = `/runs/${CHAIN}/(?<address>0x[0-9a-fA-F]{40})`;

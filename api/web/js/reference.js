@@ -8,5 +8,5 @@ try {
   const spec = await read(`${ROOT}/openapi.json`);
   window.SwaggerUIBundle({ spec, domNode, supportedSubmitMethods: [], validatorUrl: null });
 } catch (error) {
-  domNode.textContent = `The reference cannot be shown: ${error.message}. Give a token on the dashboard's page first, if the service needs one.`;
+  domNode.textContent = `The reference cannot be shown: ${error.message}. If the service needs a token, enter it on the dashboard first.`;
 }

@@ -1,8 +1,8 @@
-// Bringing what is shown up to date in place: what is the same stays, with its focus and its scroll.
+// Updating a page in place: unchanged elements keep their focus and scroll position.
 
-/** Make an element's content that of another, touching only what differs.
+/** Replace an element's content, changing only the parts that differ.
  *
- * For content without listeners: what is kept keeps those it has.
+ * For content without listeners: unchanged elements keep theirs.
  */
 export function renew(shown, fresh) {
   const [before, after] = [[...shown.childNodes], [...fresh.childNodes]];

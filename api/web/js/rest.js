@@ -1,4 +1,4 @@
-// Asking the service; its problems (RFC 9457) as errors.
+// Requests to the service; its problem details (RFC 9457) become errors.
 
 import { ROOT } from "./places.js";
 import { credentials } from "./token.js";
@@ -6,7 +6,7 @@ import { credentials } from "./token.js";
 const LONGEST_WAIT_MS = 30_000;
 const MOST_PAGES = 200;
 
-/** An answer that is not the one asked for. */
+/** A failed request. */
 export class Refused extends Error {
   constructor(status, title, detail) {
     super(detail);
@@ -31,13 +31,13 @@ async function asked(method, path, body, signal) {
     answer = await fetch(path, { method, headers, body: body && JSON.stringify(body), signal: either });
   } catch (error) {
     if (signal?.aborted) throw error;
-    throw new Refused(0, "The service does not answer", `nothing came from ${path}`);
+    throw new Refused(0, "No response from the service", `no response from ${path}`);
   }
   const told = await json(answer);
   if (!answer.ok) {
-    throw new Refused(answer.status, told?.title ?? "Refused", told?.detail ?? `status ${answer.status}`);
+    throw new Refused(answer.status, told?.title ?? "Request refused", told?.detail ?? `status ${answer.status}`);
   }
-  if (told === null) throw new Refused(answer.status, "No answer", `${path} did not answer with JSON`);
+  if (told === null) throw new Refused(answer.status, "Invalid response", `the response from ${path} is not JSON`);
   return told;
 }
 
@@ -76,7 +76,7 @@ export function features() {
   known ??= read(`${ROOT}/openapi.json`).then(
     (document) => new Set(Object.keys(document.paths)),
     () => {
-      known = null; // it may answer once it is shown a token
+      known = null; // a token may be needed
       return new Set();
     },
   );

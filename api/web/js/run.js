@@ -1,4 +1,4 @@
-// What several pages say of a run.
+// Parts that several pages of a run share.
 
 import { h, told } from "./dom.js";
 import { fromOne, moment, ppm, whole } from "./format.js";
@@ -7,9 +7,9 @@ import { ROOT, runLink } from "./places.js";
 import { has } from "./rest.js";
 import { ELECTIONS, wordFor } from "./words.js";
 
-/** Return a command that asks this service about a run, and trusts a head instead of it.
+/** Return a command that checks this service's data about a run against a head.
  *
- * A run's name is somebody's text and not always one for a shell; its address is.
+ * A run's name may be unsafe in a shell; its address is safe.
  */
 export function remoteCommand(words, deployment) {
   const isPlain = /^[A-Za-z0-9][A-Za-z0-9._-]*$/.test(deployment.run);
@@ -61,13 +61,13 @@ export const isNoteworthy = (round) => round.status === "abandoned" || Boolean(r
 export function settings({ sizes, contract, parameters }) {
   const rows = [
     ["clients", whole(sizes.clients)],
-    ["in a round", `${whole(sizes.trainers)} trainers, ${whole(sizes.members)} members`],
-    ["accepted", contract.form.name === "below_two" ? "all at a distance below 2" : `${ppm(contract.aggregation_ppm)} of the ranked`],
-    ["replies that decide", whole(contract.replies)],
+    ["each round", `${whole(sizes.trainers)} trainers, ${whole(sizes.members)} members`],
+    ["accepted", contract.form.name === "below_two" ? "all at a distance below 2" : `${ppm(contract.aggregation_ppm)} of the ranked updates`],
+    ["replies needed", whole(contract.replies)],
     ["blocks for commitments", whole(contract.commit_blocks)],
     ["blocks until abandonment", whole(contract.deadline_blocks)],
     ["next committee", wordFor(ELECTIONS, contract.form.name)],
-    ["chance from", contract.beacon === "none" ? "payloads alone" : "payloads and block hashes"],
+    ["randomness from", contract.beacon === "none" ? "payloads only" : "payloads and block hashes"],
   ];
   if (!parameters) return rows;
   return [
@@ -78,7 +78,7 @@ export function settings({ sizes, contract, parameters }) {
     ["model", `${whole(parameters.dimension)} numbers`],
     ...(parameters.payload ? [["payloads", told(parameters.payload)]] : []),
     ["server rate", String(parameters.server_rate)],
-    ["first view lasts", `${whole(parameters.view_seconds)} s`],
+    ["length of the first view", `${whole(parameters.view_seconds)} s`],
   ];
 }
 

@@ -1,11 +1,11 @@
-// Server-sent events by fetch, which unlike EventSource can show a token.
+// Server-sent events by fetch, which can send a token (EventSource cannot).
 
 import { credentials } from "./token.js";
 
 const AGAIN_MS = 1_000;
 const LONGEST = 4_000_000;
 
-/** Call `told` with the data of each event until it returns true, the service says that nothing follows, or `signal`. */
+/** Call `told` with the data of each event until it returns true, the service ends the stream, or `signal`. */
 export async function follow(path, told, signal) {
   let last = null;
   while (!signal.aborted) {
@@ -20,7 +20,7 @@ export async function follow(path, told, signal) {
         }
       }
     } catch {
-      // A connection that was lost is taken up again after the last event.
+      // Reconnect after the last event.
     }
     if (!signal.aborted) await new Promise((again) => setTimeout(again, AGAIN_MS));
   }

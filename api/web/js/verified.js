@@ -1,4 +1,4 @@
-// What a page has recomputed, as ticks and crosses.
+// Values that a page recomputed, as ticks and crosses.
 
 import { DIFFERS, MATCHES, OPEN, tally } from "./checks.js";
 import { h } from "./dom.js";
@@ -9,25 +9,25 @@ import { CHECKS } from "./words.js";
 const MARK = { [MATCHES]: "✓", [DIFFERS]: "✗", [OPEN]: "–" };
 const WORD = { [MATCHES]: "matches", [DIFFERS]: "differs", [OPEN]: "cannot be recomputed here" };
 
-/** Return what checks found: those that differ first and in full. */
-export function checked(checks, title = "Recomputed in this page") {
+/** Return the results of checks: the ones that differ first and in full. */
+export function checked(checks, title = "Recomputed in your browser") {
   if (!checks.length) return null;
   const { matches, differs, open } = tally(checks);
   const kind = differs ? "bad" : "good";
   const line = differs
-    ? `${counted(differs, "value")} shown here ${differs === 1 ? "does" : "do"} not follow from the rest: do not rely on this answer.`
-    : `${counted(matches, "value")} recomputed from the rest of the answer ${matches === 1 ? "matches" : "all match"}.`;
+    ? `${counted(differs, "value")} shown here ${differs === 1 ? "does" : "do"} not match the other data. Do not rely on this page.`
+    : `${counted(matches, "value")} recomputed from the other data ${matches === 1 ? "matches" : "all match"}.`;
   return section(title,
     h("p", { class: `verdict ${kind}`, role: differs ? "alert" : null, "data-matches": matches, "data-differs": differs, "data-open": open },
       h("span", { class: "mark", "aria-hidden": "true" }, differs ? "✗" : "✓"), " ", line,
       open ? ` ${counted(open, "value")} cannot be recomputed here.` : null),
     differs ? listed("Values that differ", checks.filter((one) => one.outcome === DIFFERS)) : null,
     more("checks", "Every value", listed("Every recomputed value", checks)),
-    h("p", { class: "quiet" }, "Signatures, distances and the model itself are checked by ", h("code", {}, "cmfl audit"), "."));
+    h("p", { class: "quiet" }, "To check signatures, distances and the model, run ", h("code", {}, "cmfl audit"), "."));
 }
 
 function listed(caption, checks) {
-  return table(caption, [[unseen("outcome"), "mark"], ["value", "text", "row"], ["shown"], ["recomputed"], ["a match says", "wide"]], checks.map((one) =>
+  return table(caption, [[unseen("outcome"), "mark"], ["value", "text", "row"], ["shown"], ["recomputed"], ["meaning of a match", "wide"]], checks.map((one) =>
     h("tr", { class: `check ${one.outcome}`, "data-check": one.name },
       h("td", { class: "mark" }, h("span", { "aria-hidden": "true" }, MARK[one.outcome]), h("span", { class: "hidden" }, WORD[one.outcome])),
       h("th", { scope: "row" }, one.client === undefined ? CHECKS[one.name][0] : `${CHECKS[one.name][0]} ${one.client}`),

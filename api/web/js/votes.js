@@ -1,4 +1,4 @@
-// Both certificates of a round: who proposed, who signed, and what went wrong on the way.
+// The two certificates of a round: the proposer, the signers, and reported incidents.
 
 import { h } from "./dom.js";
 import { counted, whole } from "./format.js";
@@ -6,7 +6,7 @@ import { badge, digest, more, section, table, term } from "./parts.js";
 import { clientLink } from "./run.js";
 import { INCIDENTS, REASONS, wordFor } from "./words.js";
 
-const PHASES = { aggregation: "what is accepted", election: "who serves next" };
+const PHASES = { aggregation: "the accepted updates", election: "the next committee" };
 
 /** Return the section about a round's committee and its votes. */
 export function votes(path, round) {
@@ -20,8 +20,8 @@ export function votes(path, round) {
     ...(certificates ?? []).map((one) => voteOf(one, member)),
   ]);
   return section(round.status === "decided" ? "Committee and votes" : "Committee",
-    certificates === null ? h("p", {}, "The signatures are not in the ledger's call data: another contract carried the decision.") : null,
-    certificates?.length ? h("p", { class: "quiet" }, `A vote is decided by its `, term("primary"), ` and ${counted(needed, "equal reply", "equal replies")} of others: a `, term("certificate"), ". ",
+    certificates === null ? h("p", {}, "The signatures are not in the contract's call data, because another contract sent the decision.") : null,
+    certificates?.length ? h("p", { class: "quiet" }, "A ", term("certificate"), " decides a vote: the ", term("primary"), `'s request and ${counted(needed, "matching reply", "matching replies")}. `,
       ...certificates.flatMap((one) => [`The vote on ${PHASES[one.phase]} was decided in `, term("view"), ` ${one.view + 1}. `])) : null,
     table("Committee and votes", columns, rows),
     certificates?.length ? more("signatures", "Signatures", ...certificates.map(signatures)) : null,
@@ -34,7 +34,7 @@ function scoresOf(member) {
     const why = member.refused.map((one) => wordFor(REASONS, one.reason.name) + (one.named === null ? "" : ` (client ${one.named})`));
     return [badge("bad", "refused"), ` ${why.join("; ")}`];
   }
-  return { counted: badge("good", "counted"), none: "none", unknown: "unknown: the record is missing" }[member.scores] ?? "–";
+  return { counted: badge("good", "counted"), none: "none", unknown: "unknown (record missing)" }[member.scores] ?? "–";
 }
 
 function voteOf(certificate, member) {
@@ -50,8 +50,8 @@ function signatures(certificate) {
 }
 
 function said(path, incidents) {
-  return h("div", {}, h("h3", {}, "Said to have gone wrong"),
-    h("p", { class: "quiet" }, "The word of whoever sent the decision (", term("incidents"), ")."),
+  return h("div", {}, h("h3", {}, "Reported incidents"),
+    h("p", { class: "quiet" }, "The sender of the decision reported these ", term("incidents"), ". They are not verified."),
     h("ul", { class: "remarks" }, ...incidents.map((one) => h("li", {},
       `Vote on ${PHASES[one.phase]}, view ${one.view + 1}: `, clientLink(path, one.member, `member ${one.member}`), ` ${wordFor(INCIDENTS, one.kind.name)}`,
       one.votes.length ? `, with ${counted(one.votes.length, "signed vote")} as evidence.` : "."))));

@@ -95,12 +95,12 @@ def read_arrays(
             dtype, shapes[name], by_column = held.form(name)
             _require_form(f"{path}: {name}", dtype, shapes[name], rules[name])
             if by_column and not rules[name].by_column:
-                raise ConfigurationError(f"{path}: {name}: must be in C order")
+                raise ConfigurationError(f"{path}: array {name} must be in C order")
         for rows in {rule.rows for rule in rules.values()}:
             group = [name for name in shapes if rules[name].rows == rows]
             lengths = {name: shapes[name][0] if shapes[name] else 0 for name in group}
             if len(set(lengths.values())) != 1 or 0 in lengths.values():
-                raise ConfigurationError(f"{path}: arrays empty or of unequal length: {lengths}")
+                raise ConfigurationError(f"{path}: arrays empty or of unequal length ({lengths})")
         arrays = {}
         for name in held.names:
             arrays[name] = held.read(name)
@@ -124,8 +124,8 @@ def _archive(path: Path, max_bytes: int | None) -> Iterator[_Held]:
             total = sum(entry.file_size for entry in entries)
             if total > max(FREE_BYTES, MAX_RATIO * size):
                 raise ConfigurationError(
-                    f"{path}: {size} bytes that unpack to {total}, more than {MAX_RATIO} times as "
-                    f"many; save the arrays without compression (numpy.savez)"
+                    f"{path}: {size} bytes unpack to {total}, more than {MAX_RATIO} times as "
+                    "many; save the arrays without compression (numpy.savez)"
                 )
             names = [entry.filename.removesuffix(".npy") for entry in entries]
             named = dict(zip(names, entries, strict=True))
@@ -160,7 +160,7 @@ def _form(
         size = entry.file_size - member.tell()
     is_whole = size == math.prod(shape) * dtype.itemsize and min(shape, default=0) >= 0
     if not dtype.hasobject and not is_whole:
-        raise ConfigurationError(f"{path}: {entry.filename}: {size} bytes do not make up {shape}")
+        raise ConfigurationError(f"{path}: {entry.filename} has {size} bytes, unlike {shape}")
     return dtype.str, shape, by_column
 
 
@@ -174,7 +174,7 @@ def _require_form(where: str, dtype: str, shape: tuple[int, ...], rule: ArrayRul
     ):
         raise ConfigurationError(f"{where}: shape {shape} does not fit {rule.shape}")
     if 0 in shape[1:]:
-        raise ConfigurationError(f"{where}: shape {shape} holds nothing")
+        raise ConfigurationError(f"{where}: shape {shape} is empty")
 
 
 def _require_values(where: str, array: NDArray[Any], rule: ArrayRule) -> None:
@@ -206,7 +206,7 @@ def _tensors(path: Path) -> Iterator[_Held]:
             slices = {name: file.get_slice(name) for name in names}
             for name, stated in slices.items():
                 if (kind := stated.get_dtype()) not in _TYPES:
-                    raise ConfigurationError(f"{path}: {name}: is {kind}, not {', '.join(_TYPES)}")
+                    raise ConfigurationError(f"{path}: {name} is {kind}, not {', '.join(_TYPES)}")
 
             def form(name: str) -> tuple[str, tuple[int, ...], bool]:
                 return _TYPES[slices[name].get_dtype()], tuple(slices[name].get_shape()), False

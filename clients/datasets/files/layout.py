@@ -144,7 +144,7 @@ def _stated_files(folder: Path) -> tuple[Path, ...]:
     state = folder / _STATE
     content = read_object(state, 2**20)
     if content.get("_indices_data_files"):
-        raise ConfigurationError(f"{state}: rows are chosen by indices: call flatten_indices first")
+        raise ConfigurationError(f"{state}: rows are chosen by indices; call flatten_indices")
     listed = content.get("_data_files")
     entries = listed if isinstance(listed, list) else []
     names = [str(entry.get("filename")) for entry in entries if isinstance(entry, dict)]
@@ -241,14 +241,14 @@ def _users(path: Path) -> Iterator[tuple[str, list[Any], list[Any]]]:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))[:200] or "the file"
-        raise ConfigurationError(f"{path}: {where}: {first['msg']}") from error
+        raise ConfigurationError(f"{path}: {where} is invalid ({first['msg']})") from error
     if not len(file.users) == len(file.num_samples) == len(file.user_data):
         raise ConfigurationError(f"{path}: users, num_samples and user_data differ in length")
     for name, count in zip(file.users, file.num_samples, strict=True):
         user = file.user_data.get(name)
         if user is None or not len(user.x) == len(user.y) == count:
             held = "none" if user is None else f"{len(user.x)} inputs and {len(user.y)} labels"
-            raise ConfigurationError(f"{path}: {name!r}: {held} in user_data, num_samples {count}")
+            raise ConfigurationError(f"{path}: {name!r} has {held}, but num_samples is {count}")
         yield name, user.x, user.y
 
 

@@ -65,7 +65,7 @@ def read_lines(path: Path, longest: int = LONGEST_LINE) -> Iterator[str]:
             while line := file.readline(longest + 1):
                 number += 1
                 if len(line) > longest:
-                    raise ConfigurationError(f"{path}: line {number} is over {longest} bytes")
+                    raise ConfigurationError(f"{path}, line {number}: longer than {longest} bytes")
                 yield line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"{path}: not UTF-8 text ({error})") from error
@@ -81,9 +81,9 @@ def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
         try:
             row = parse_json(text, unique_keys=True)
         except ValueError as error:
-            raise ConfigurationError(f"{path}: line {number}: not JSON ({error!s:.200})") from error
+            raise ConfigurationError(f"{path}, line {number}: not JSON ({error!s:.200})") from error
         if not isinstance(row, dict):
-            raise ConfigurationError(f"{path}: line {number}: holds no object")
+            raise ConfigurationError(f"{path}, line {number}: must be a JSON object")
         yield row
 
 
@@ -92,9 +92,9 @@ def read_object(path: Path, limit: int) -> dict[str, Any]:
     try:
         content = parse_json(read_text(path, limit))
     except ValueError as error:
-        raise ConfigurationError(f"{path}: is not JSON: {error!s:.200}") from error
+        raise ConfigurationError(f"{path}: is not JSON ({error!s:.200})") from error
     if not isinstance(content, dict):
-        raise ConfigurationError(f"{path}: holds no object")
+        raise ConfigurationError(f"{path}: must be a JSON object")
     return content
 
 
@@ -119,7 +119,7 @@ def read_csv(path: Path, columns: Sequence[str]) -> Iterator[list[str]]:
     for line, row in rows:
         if len(row) != len(header):
             count = f"{len(row)} fields, but the header has {len(header)}"
-            raise ConfigurationError(f"{path}: line {line}: {count}")
+            raise ConfigurationError(f"{path}, line {line}: {count}")
         yield [row[index] for index in indices]
 
 
@@ -138,7 +138,7 @@ def _csv_rows(path: Path) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
                 if len(row) > 1 or (row and row[0].strip()):
                     yield reader.line_num, row
         except csv.Error as error:
-            raise ConfigurationError(f"{path}: line {reader.line_num}: {error}") from error
+            raise ConfigurationError(f"{path}, line {reader.line_num}: {error}") from error
 
     remaining = rows()
     _, header = next(remaining, (0, []))
@@ -239,13 +239,13 @@ def read_batches(path: Path, names: Sequence[str]) -> Iterator[Any]:
             return
         stated, rows = table.metadata.num_rows, 0
         if not 1 <= stated <= MAX_ROWS:
-            raise ConfigurationError(f"{path}: {stated} rows; there may be 1 .. {MAX_ROWS}")
+            raise ConfigurationError(f"{path}: {stated} rows; must be 1 .. {MAX_ROWS}")
         for group in range(table.metadata.num_row_groups):
             # Not per column: with a damaged footer Arrow's `column` crashes the process.
             size = table.metadata.row_group(group).total_byte_size
             if not 0 <= size <= MAX_GROUP_BYTES:
                 most = f"over {MAX_GROUP_BYTES}"
-                raise ConfigurationError(f"{path}: group {group}: {size} bytes, {most}")
+                raise ConfigurationError(f"{path}: group {group} has {size} bytes, {most}")
         for batch in table.iter_batches(4096, columns=list(names), use_threads=False):
             batch.validate(full=True)
             rows += batch.num_rows

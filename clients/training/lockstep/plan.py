@@ -207,7 +207,7 @@ def _line(error: BaseException) -> str:
 
 def _require_chain(node: fx.Node, before: fx.Node | None, inputs: list[Any]) -> None:
     if inputs != [before]:
-        raise UnknownLayerError(f"{_name(node)} does not take the output of the layer before alone")
+        raise UnknownLayerError(f"{_name(node)} takes more than the previous layer's output")
 
 
 def _sample_shape(node: fx.Node, values: list[dict[fx.Node, Any]]) -> tuple[int, ...]:
@@ -292,14 +292,14 @@ def _pool(node: fx.Node, arguments: Arguments) -> MaxPool:
     stride = arguments.get("stride")
     is_dilated = _pair(arguments.get("dilation", 1)) != (1, 1)
     if is_dilated or arguments.get("ceil_mode") or arguments.get("return_indices"):
-        raise UnknownLayerError(f"{_name(node)} is a pooling of a kind that is not known here")
+        raise UnknownLayerError(f"{_name(node)} is an unsupported kind of pooling")
     return MaxPool(kernel, _pair(stride) if stride else kernel, _pair(arguments.get("padding", 0)))
 
 
 def _arguments(node: fx.Node, names: tuple[str, ...]) -> Arguments:
     arguments = dict(zip(names, node.args, strict=False)) | node.kwargs
     if len(node.args) > len(names) or not set(arguments) <= set(names):
-        raise UnknownLayerError(f"{_name(node)} has arguments that are not known here")
+        raise UnknownLayerError(f"{_name(node)} has unsupported arguments")
     return arguments
 
 

@@ -173,7 +173,7 @@ class BundleChain(ChainBase):
 
 
 def _not_served(what: str) -> Never:
-    raise NotServedError(f"{what} is not in a bundle, which holds one round and no state")
+    raise NotServedError(f"{what} is not in a bundle, which contains one round without state")
 
 
 def _audited(

@@ -46,7 +46,7 @@ class BundleFile:
         while (name := self._read_blob(previous)) is not None:
             previous = name
             if len(self._parts) > MAX_BLOBS:
-                raise EncodingError(f"a bundle has at most {MAX_BLOBS} blobs")
+                raise EncodingError(f"a bundle may have at most {MAX_BLOBS} blobs")
 
     def get(self, digest: types.Digest, limit: int = MAX_BLOB_BYTES) -> bytes:
         if digest not in self._parts:
@@ -70,28 +70,28 @@ class BundleFile:
         block = self._exactly(BLOCK)
         if block == bytes(BLOCK):
             if self._file.read(BLOCK + 1) != bytes(BLOCK):
-                raise EncodingError("a bundle ends with two empty blocks, and nothing after them")
+                raise EncodingError("a bundle must end with exactly two empty blocks")
             return None
         name = block[:100].rstrip(b"\0").decode("ascii", "replace")
         match = _BLOB.fullmatch(name)
         if match is None:
-            raise EncodingError(f"{name!r:.120} is no name of a part: blobs/ and a sha256 is")
+            raise EncodingError(f"{name!r:.120} is not a part's name; must be blobs/ and a sha256")
         if name <= previous:
-            raise EncodingError(f"{name} comes after {previous}: names ascend, and come once")
+            raise EncodingError(f"{name} comes after {previous}; names must ascend")
         size = _size_of(block, name, MAX_BLOB_BYTES)
         digest, hashed = types.Digest(bytes.fromhex(match[1])), hashlib.sha256()
         self._parts[digest] = self._file.tell(), size
         for start in range(0, size, _AT_ONCE):
             hashed.update(self._exactly(min(size - start, _AT_ONCE)))
         if hashed.digest() != digest:
-            raise EncodingError(f"{name} has another sha256 than its name")
+            raise EncodingError(f"the sha256 of {name} differs from its name")
         self._padding(size)
         return name
 
     def _padding(self, size: int) -> None:
         length = -size % BLOCK
         if self._exactly(length) != bytes(length):
-            raise EncodingError("a part is filled up to whole blocks with zeros, and not otherwise")
+            raise EncodingError("a part must be padded to whole blocks with zeros")
 
     def _exactly(self, length: int) -> bytes:
         data = self._file.read(length)
@@ -122,7 +122,7 @@ def container_parts(
     """Yield a bundle's bytes in their order; one blob at a time is held."""
     if len(manifest) > MAX_MANIFEST_BYTES:
         raise EncodingError(
-            f"the manifest has {len(manifest)} bytes, and at most {MAX_MANIFEST_BYTES}"
+            f"the manifest has {len(manifest)} bytes; at most {MAX_MANIFEST_BYTES} are allowed"
         )
     yield _header(MANIFEST, len(manifest)) + manifest + bytes(-len(manifest) % BLOCK)
     for digest in sorted(set(digests)):
@@ -139,7 +139,7 @@ def _size_of(block: bytes, name: str, most: int) -> int:
         raise EncodingError(f"{name} has no size in eleven octal digits")
     size = int(field[:-1], 8)
     if size > most:
-        raise EncodingError(f"{name} has {size} bytes, and at most {most}")
+        raise EncodingError(f"{name} has {size} bytes; at most {most} are allowed")
     if block != _header(name, size):
         raise EncodingError(f"{name} has another header than a plain file of {size} bytes")
     return size

@@ -175,7 +175,7 @@ def record(build: Callable[..., T], **fields: Form[Any] | Derived) -> Form[T]:
             true = field.value(made)
             # True equals 1, and -0.0 equals 0.0; as text they differ.
             if type(value[key]) is not type(true) or repr(value[key]) != repr(true):
-                raise DocumentFieldError(f"is {value[key]!r:.60}, must be {true!r}", key)
+                raise DocumentFieldError(f"is {value[key]!r:.60}; must be {true!r}", key)
         return made
 
     def write_field(value: Any, key: str) -> Any:
@@ -200,7 +200,7 @@ def either(**kinds: tuple[type[Any], dict[str, Form[Any]]]) -> Form[Any]:
     def read(value: object) -> Any:
         kind = value.get("kind") if type(value) is dict else None
         if type(kind) is not str or kind not in forms:
-            raise DocumentFieldError(f"kind is {kind!r:.60}, must be one of {', '.join(forms)}")
+            raise DocumentFieldError(f"kind is {kind!r:.60}; must be one of {', '.join(forms)}")
         return forms[kind].read(value)
 
     return Form(read, lambda value: by_type[type(value)].write(value))
@@ -210,7 +210,7 @@ def _checksummed(value: object) -> str:
     if type(value) is not str or not _ADDRESS.fullmatch(value):
         raise DocumentFieldError("is not 0x and 40 hex digits")
     if to_checksum_address(value) != value:
-        raise DocumentFieldError("has another EIP-55 checksum")
+        raise DocumentFieldError("has a wrong EIP-55 checksum")
     return value
 
 
@@ -357,11 +357,11 @@ BUNDLE: Form[dict[str, Any]] = record(
 def parse_document(data: bytes, limit: int) -> Any:
     """Return the plain data of a JSON document of at most `limit` bytes."""
     if len(data) > limit:
-        raise EncodingError(f"the document has {len(data)} bytes, and at most {limit}")
+        raise EncodingError(f"the document has {len(data)} bytes; at most {limit} are allowed")
     try:
         return parse_json(data, refuse_constant, unique_keys=True)
     except ValueError as error:
-        raise EncodingError(f"no JSON document: {error!s:.200}") from error
+        raise EncodingError(f"not a JSON document: {error!s:.200}") from error
 
 
 def proof_bytes(proof: ClientProof) -> bytes:
@@ -404,7 +404,7 @@ def proof_of(value: object) -> ClientProof:
         ("ended_at", has_ended),
     ):
         if getattr(proof, name) is not None and not is_due:
-            raise EncodingError(f"{name} is given, and there is nothing that it could be of")
+            raise EncodingError(f"{name} is given, but does not belong to anything")
     return proof
 
 
@@ -440,7 +440,7 @@ def bundle_of(value: object, blobs: BlobReader) -> RoundBundle:
     )
     for name, listed, due in named:
         if listed != list(dict.fromkeys(due)):
-            raise EncodingError(f"{name} are not exactly those that the round's events need")
+            raise EncodingError(f"{name} do not match the round's events")
     return bundle
 
 
@@ -448,7 +448,7 @@ def _require_possible_basis(basis: RoundBasis) -> Deployment:
     """Refuse a round that no run with its configuration can have; return the run's sizes."""
     sizes = basis.deployment
     if not 1 <= basis.round <= sizes.rounds:
-        raise EncodingError(f"round {basis.round} is none of the run's {sizes.rounds}")
+        raise EncodingError(f"round {basis.round} is not one of the run's {sizes.rounds}")
     if sizes.beacon is types.Beacon.NONE and basis.deployed_after != types.NO_DIGEST:
         raise EncodingError("deployed_after is not zero, though the run has beacon = none")
     _require_clients("committee", basis.committee, sizes)
@@ -464,7 +464,7 @@ def _require_possible_basis(basis: RoundBasis) -> Deployment:
 def _require_clients(name: str, clients: Sequence[int], sizes: Deployment) -> None:
     for client in clients:
         if client >= sizes.clients:
-            raise EncodingError(f"{name}: client {client} is none of the run's {sizes.clients}")
+            raise EncodingError(f"{name}: client {client} is not one of the run's {sizes.clients}")
     if len(set(clients)) != len(clients):
         raise EncodingError(f"{name}: a client comes twice")
 
@@ -482,6 +482,6 @@ def _require_possible_decision(decision: CommittedDecision, sizes: Deployment) -
     if (decision.next_seed is not None) is not (len(candidates) > sizes.members):
         needed = "must be null unless" if decision.next_seed else "must be given if"
         raise EncodingError(
-            f"next_seed {needed} there are more than {sizes.members} candidates; there are "
-            f"{len(candidates)}"
+            f"next_seed {needed} there are more than {sizes.members} candidates, and there "
+            f"are {len(candidates)}"
         )

@@ -435,12 +435,12 @@ class RoundBundle(RoundBasis):
             if self.is_whole:
                 return self.document.initial_model
             raise EncodingError(
-                f"the path does not reach back to the model that round {round_number} began with"
+                f"the path does not reach the starting model of round {round_number}"
             )
         for earlier in self.earlier:
             if earlier.round == link.round:
                 return earlier.model
-        raise EncodingError(f"what the result of round {link.round} binds is not in the bundle")
+        raise EncodingError(f"the parts of the result of round {link.round} are not in the bundle")
 
     @property
     def links_to_end(self) -> int:

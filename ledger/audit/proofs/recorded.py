@@ -194,7 +194,7 @@ def make_proof(
     basis = rounds.basis(blobs, round_number, whole=whole)
     clients = basis.deployment.clients
     if client >= clients:
-        raise ConfigurationError(f"there is no client {client}: the run has {clients}")
+        raise ConfigurationError(f"there is no client {client}; the run has {clients} clients")
     round_ = rounds.find(round_number)
     own = next((taken for taken in round_.committed if taken[0].client == client), None)
     decided = round_.decided
@@ -259,7 +259,7 @@ def make_bundle(
     rounds, chain = _Rounds(ledger), ledger.chain
     basis, round_ = rounds.basis(blobs, round_number, whole=whole), rounds.find(round_number)
     if basis.path.ended(round_number) is None:
-        raise ConfigurationError(f"round {round_number} has not ended: there is no bundle of it")
+        raise ConfigurationError(f"round {round_number} has not ended, so it has no bundle")
     events = [rounds.decided_before(number) for number in parts.rounds_of_models(basis)]
     earlier = tuple(dict.fromkeys(event for event in events if event is not None))
     if not whole:
@@ -271,7 +271,7 @@ def make_bundle(
     found = chain.logs(LogQuery(ledger.address, [], opened, last))
     logs = tuple(log for log in found if (log.block_number, log.log_index) in places)
     if len(logs) != len(places):
-        raise ChainError("the chain does not hold the events of a round that it has answered with")
+        raise ChainError("the chain does not contain the events of a round that it returned")
     numbers = dict.fromkeys(log.block_number for log in logs)
     transactions = map(chain.transaction, dict.fromkeys(log.transaction_hash for log in logs))
     return RoundBundle(

@@ -95,7 +95,7 @@ def decode_call(data: bytes) -> Call:
     """Return the call in a transaction's data."""
     name = next((name for name in _CALLS if abi.selector(name) == data[:4]), None)
     if name is None:
-        raise ChainError(f"0x{data[:4].hex()} names no transaction of the contract")
+        raise ChainError(f"0x{data[:4].hex()} is not a transaction of the contract")
     return _CALLS[name](*abi.arguments_of(name, data))
 
 
@@ -206,7 +206,7 @@ def decode_log(log: Log) -> RecordedEvent:
     """Return the event in one of the contract's logs; raise ChainError for any other log."""
     name = _event_names().get(log.topics[0]) if log.topics else None
     if name is None:
-        raise ChainError(f"block {log.block_number} holds a log of no known event")
+        raise ChainError(f"block {log.block_number} has a log of an unknown event")
     fields = abi.event_fields(name, log.topics, log.data)
     if name == "UpdatesCommitted":
         pairs = fields.pop("commitments")
@@ -260,8 +260,8 @@ def require_possible_sizes(d: Deployment) -> None:
     )
     if not possible:
         raise NotServedError(
-            f"deployment() returned {d.clients} clients, {d.trainers} trainers, "
-            f"{d.members} members and {d.rounds} rounds: the constructor refuses these sizes"
+            f"deployment() returned {d.clients} clients, {d.trainers} trainers, {d.members} "
+            f"members and {d.rounds} rounds, which the constructor refuses"
         )
 
 
@@ -271,8 +271,8 @@ def require_possible_event(recorded: RecordedEvent, fixed: Deployment) -> None:
     if impossible is not None:
         name = type(recorded.event).__name__
         raise NotServedError(
-            f"block {recorded.block_number} contains a {name} {impossible}: "
-            "a contract of these sizes cannot log it"
+            f"block {recorded.block_number} contains a {name} {impossible}, which a contract "
+            "of these sizes cannot log"
         )
 
 

@@ -84,7 +84,7 @@ def earlier_creation(
     if (intent.chain_id, intent.genesis_hash) != (chain.chain_id, genesis_hash):
         raise ChainError(
             f"run {paths.name!r} was being deployed on chain {intent.chain_id} with genesis "
-            f"{intent.genesis_hash}, not on {chain.chain_id} with {genesis_hash}: continue "
+            f"{intent.genesis_hash}, not on {chain.chain_id} with {genesis_hash}; continue "
             f"there, or remove {paths.intent} to deploy it here"
         )
     receipt = chain.receipt_of(intent.deployer, intent.nonce)
@@ -100,7 +100,7 @@ def earlier_creation(
     if intent.creation_sha256 != sha256(creation).hex():
         raise ChainError(
             f"run {paths.name!r} was being deployed with another configuration, as contract "
-            f"{receipt.contract_address}: continue with that one, or use another name"
+            f"{receipt.contract_address}; continue with that configuration, or use another name"
         )
     return receipt
 
@@ -118,8 +118,8 @@ def _resume(
     if intent.nonce > (expected := chain.next_nonce()):
         raise ChainError(
             f"run {paths.name!r} was being deployed by transaction {intent.nonce} of "
-            f"{intent.deployer}, whose next one is {expected}: the node lags, or its chain was "
-            f"taken back; wait, or remove {paths.intent} to deploy it anew"
+            f"{intent.deployer}, whose next is {expected}. The node lags, or its chain was "
+            f"reverted; wait, or remove {paths.intent} to deploy again"
         )
     try:
         return chain.create_contract(creation, gas, intent.nonce, again=True)
@@ -178,8 +178,7 @@ def deployed_document(data: bytes, deployment: Deployment) -> RunDocument:
     document = decode_run(data)
     if deployment_for(document)[0] != deployment:
         raise ConfigurationError(
-            "the contract does not match its run document: its deployer deceives "
-            "its clients, or used another program"
+            "the contract does not match its run document; do not trust its deployer"
         )
     return document
 
@@ -205,7 +204,7 @@ def deploy(
         connect(chain, manifest)
         if f"0x{deployment.config.hex()}" != manifest.config:
             fact = f"run document {manifest.config}, not 0x{deployment.config.hex()}"
-            raise ChainError(f"{paths.manifest} is of another configuration: {fact}")
+            raise ChainError(f"{paths.manifest} has another configuration ({fact})")
         if manifest != written:
             write_manifest(paths.manifest, manifest, disk)
         disk.sync([paths.manifest])  # its writer may have been killed before the file was durable
@@ -230,7 +229,7 @@ def _manifest_of(
     chain: ports.ChainWriter, receipt: ports.Receipt, deployment: Deployment, paths: RunPaths
 ) -> Manifest:
     if receipt.contract_address is None:
-        raise ChainError("the chain gave no address for the new contract")
+        raise ChainError("the chain returned no address for the new contract")
     return Manifest(
         run=paths.name,
         configuration=settings_digest(paths),
@@ -306,7 +305,9 @@ def deployed_domain(ledger: CommitteeLedger, *, allow_unknown_creation: bool) ->
             raise ConfigurationError(f"{error}; {ALLOW_UNKNOWN_CREATION} accepts it") from error
         return domain
     if violation is not None:
-        raise ports.ForeignCodeError(f"the code at {ledger.address} is not this run's: {violation}")
+        raise ports.ForeignCodeError(
+            f"the code at {ledger.address} is not this run's ({violation})"
+        )
     return domain
 
 
@@ -319,8 +320,8 @@ def _require_artifact(manifest: Manifest) -> None:
     }
     for name, value in expected.items():
         if getattr(manifest, name) != value:
-            fact = f"the manifest's {name} is not that of this program's contract"
-            raise ChainError(f"{fact}: it is of another version, or was changed")
+            fact = f"the manifest's {name} differs from this program's contract"
+            raise ChainError(f"{fact}; it has another version, or was changed")
 
 
 def require_code(chain: ports.ChainReader, address: str) -> None:
@@ -404,8 +405,8 @@ def creation_violation(sent: ports.Transaction, address: str, deployment: Deploy
     own = contract_created_by(to_canonical(sent.sender), sent.nonce)
     if sent.to is not None or own != to_canonical(address):
         raise ports.UncheckableCreationError(
-            f"the creation code of {address} is not checkable: another contract created it in "
-            f"transaction 0x{sent.hash.hex()}"
+            f"the creation code of {address} is not checkable, because another contract "
+            f"created it in transaction 0x{sent.hash.hex()}"
         )
     if sent.input != creation_data(deployment):
         return "it was created by other code, or with other arguments"
@@ -421,7 +422,7 @@ def runtime_violation(code: bytes, deployment: Deployment, domain: Domain) -> st
         return "it is not the artefact's"
     immutables = words(domain_separator(domain), domain.salt, *constructor_values(deployment))
     if code[len(runtime) :] != immutables:
-        return "its immutables are not those of this deployment"
+        return "its immutables differ from this deployment's"
     return None
 
 

@@ -60,14 +60,14 @@ def read_run_manifest(paths: RunPaths) -> Manifest:
     manifest = read_manifest(paths.manifest)
     if manifest.run != paths.name:
         raise ChainError(
-            f"{paths.manifest} is the manifest of run {manifest.run!r}, not of {paths.name!r}: "
-            f"move it back, or give its folder the name {manifest.run!r} again"
+            f"{paths.manifest} is the manifest of run {manifest.run!r}, not of "
+            f"{paths.name!r}; move it back, or rename its folder to {manifest.run!r}"
         )
     digest = settings_digest(paths)
     if digest != manifest.configuration:
         raise ChainError(
-            f"{paths.configuration} is of another configuration ({digest}) than {paths.manifest} "
-            f"({manifest.configuration}): restore the file that the run was deployed with"
+            f"{paths.configuration} is of another configuration ({digest}) than "
+            f"{paths.manifest} ({manifest.configuration}); restore the original file"
         )
     return manifest
 
@@ -76,8 +76,8 @@ def require_unplayed(paths: RunPaths) -> None:
     """Reject a run without a manifest that has files which only a deployed run writes."""
     if (left := paths.left_by_play()) is not None:
         raise ChainError(
-            f"{paths.manifest} is missing, though run {paths.name!r} has been played "
-            f"({left.name} is there): put it back; no second contract is deployed"
+            f"{paths.manifest} is missing, but run {paths.name!r} was played ({left.name} "
+            "exists); restore it, because no second contract is deployed"
         )
 
 

@@ -39,7 +39,7 @@ class RecordedRounds:
         deployment = replace(fixed, registry=first)
         receipt = chain.send(None, creation_data(deployment), DEPLOYMENT_GAS)
         if receipt.contract_address is None:
-            raise RuntimeError("the chain gave no address for the new contract")
+            raise RuntimeError("the chain returned no address for the new contract")
         self.chain = chain
         self.ledger = LedgerWriter(chain, receipt.contract_address, receipt.block_number)
         self.state = rounds.deployed(deployment, self.ledger.domain())

@@ -190,7 +190,7 @@ class ChainStore:
         store = cls._write(path, "rwc", synchronous)
         if store.rows("SELECT name FROM sqlite_master LIMIT 1"):
             store.close()
-            raise ChainError(f"{path}: exists already; open it, or choose another path")
+            raise ChainError(f"{path}: exists; open it, or choose another path")
         return store
 
     @classmethod
@@ -245,10 +245,10 @@ class ChainStore:
         rows = self.rows("SELECT sql FROM sqlite_master WHERE sql NOT NULL")
         statements = {sql for (sql,) in rows}
         if not statements:
-            raise ports.ChainDamagedError(f"{self.path}: this SQLite file holds no chain")
+            raise ports.ChainDamagedError(f"{self.path}: this SQLite file does not contain a chain")
         # Whole statements: a trigger or a view could falsify rows.
         if statements != set(_STATEMENTS):
-            raise ports.ChainDamagedError(f"{self.path}: its tables are not those of a chain")
+            raise ports.ChainDamagedError(f"{self.path}: does not have a chain's tables")
         meta = self.meta()
         if missing := sorted(META_KEYS - meta.keys()):
             raise ports.ChainDamagedError(f"{self.path}: the chain lacks {', '.join(missing)}")
@@ -503,8 +503,8 @@ def require_one_name(path: Path) -> None:
     """Reject a file with hard links: each name would have its own lock."""
     if (names := path.stat().st_nlink) > 1:
         raise ports.ChainLockedError(
-            f"{path}: the file has {names} names (hard links), and under each of them another "
-            "process could write; remove the others, or copy the file"
+            f"{path}: the file has {names} names (hard links), and another process could "
+            "write through each; remove the others, or copy the file"
         )
 
 
@@ -524,9 +524,9 @@ def _reading(path: Path) -> tuple[sqlite3.Connection, _Mark | None]:
         mark = _mark_of(path.resolve())
         if mark[-1]:
             raise ChainError(
-                f"{path}: its newest blocks wait in {path.name}-wal, and to read them SQLite must "
-                "write beside it, which this user may not; let the owner's writer open and close "
-                "the chain, or copy chain and -wal to a folder of your own"
+                f"{path}: the newest blocks are in {path.name}-wal, and this user may not "
+                "write to its folder, as SQLite requires. Let the owner open and close the "
+                "chain, or copy both files to your own folder"
             )
         if (immutable := _connected(path, "mode=ro&immutable=1")) is None:
             raise ChainError(f"{path}: this user may not read the chain file")

@@ -388,7 +388,7 @@ class BlockStream(CodeStream):
         if end > len(self._memory):
             cost += _growth_gas(len(self._memory), end)
         if cost > gas:
-            raise OutOfGas(f"{length} bytes of memory at {start} cost {cost} gas, {gas} are left")
+            raise OutOfGas(f"{length} bytes of memory at {start} cost {cost} gas; {gas} remain")
         self._memory.extend(0, end)
         return gas - cost
 

@@ -66,7 +66,7 @@ class HeadNote:
             os.pwrite(self._descriptor, slot, self._sequence % 2 * SLOT_BYTES)
         except OSError as error:
             fact = f"block {acknowledged.number} is on disk, but not noted"
-            raise ChainError(f"{fact}: {self._path}: {error.strerror}") from error
+            raise ChainError(f"{fact}: {error.strerror} ({self._path})") from error
 
     def close(self) -> None:
         if self._descriptor is not None:
@@ -95,8 +95,8 @@ def read_note(chain: Path) -> AcknowledgedBlock | None:
         if newest is not None:
             return newest[1]
     raise ports.ChainDamagedError(
-        f"{path}: the note of the newest acknowledged block is damaged, so it is unknown "
-        "whether the chain was rolled back; --accept-rollback continues from the chain as it is"
+        f"{path}: the note of the newest acknowledged block is damaged, so a rollback would "
+        "go unnoticed; to continue anyway, give --accept-rollback"
     )
 
 

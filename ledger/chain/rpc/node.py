@@ -173,7 +173,7 @@ class RpcReader(ports.ChainBase):
         try:
             return read(answer)
         except wire.MalformedAnswerError as error:
-            raise wire.MalformedAnswerError(f"{self.node}: {method}: {error}") from None
+            raise wire.MalformedAnswerError(f"{self.node}: {method} failed ({error})") from None
 
     def head(self) -> ports.Block:
         newest = self._ask(wire.block, "eth_getBlockByNumber", "latest", False)
@@ -231,8 +231,8 @@ class RpcReader(ports.ChainBase):
             is_final = difficulty is None or wire.quantity(difficulty) != 0
         if self._has_named_final or not is_final:
             raise ports.NotServedError(
-                f"{self.node}: names no final block, on a chain that has them: it "
-                "may be starting or lagging; wait, or give a number of confirmations"
+                f"{self.node} reports no final block, on a chain that has them. It may be "
+                "starting or lagging; wait, or give a number of confirmations"
             )
         return max(0, self.head().number - self.settings.confirmations)
 
@@ -251,8 +251,7 @@ class RpcReader(ports.ChainBase):
         if unmet:
             found = "; ".join(f"{name}: {sentence}" for name, sentence in unmet.items())
             raise ChainError(
-                f"{self.node} cannot run the contract: {found}. Nothing was sent; use another "
-                "chain, docs/chains.md lists the requirements"
+                f"{self.node} cannot run the contract: {found}. Nothing was sent; use another chain"
             )
 
     def mines_at_once(self) -> bool:

@@ -202,9 +202,9 @@ class InFlightTransaction:
                 raise
         if self.is_over:
             self._chain.end(self, abandoned=True)
-            message = f"; the node says: {self._last_message}" if self._last_message else ""
+            message = f"; the node reported: {self._last_message}" if self._last_message else ""
             raise ports.TransactionTimeoutError(
-                f"account {self._chain.sender}: 0x{self.hash.hex()}: not confirmed within "
+                f"account {self._chain.sender}: 0x{self.hash.hex()} was not confirmed within "
                 f"{self._settings.receipt_timeout_seconds:g} s{message}"
             )
         return None
@@ -266,9 +266,9 @@ class InFlightTransaction:
         if lost := self._chain.lost(market.block_number):
             self._chain.end(self, abandoned=True)
             raise ports.TransactionTimeoutError(
-                f"account {self._chain.sender}: 0x{self.hash.hex()}: not confirmed, as block "
-                f"{market.block_number} lacks {lost} earlier transactions of the account that were "
-                f"confirmed: the node has an older state of its chain, or another chain"
+                f"account {self._chain.sender}: 0x{self.hash.hex()} was not confirmed, and "
+                f"block {market.block_number} lacks {lost} earlier confirmed transactions of "
+                "the account. The node has an older state of its chain, or another chain"
             )
         if is_behind:
             return
@@ -317,6 +317,6 @@ class InFlightTransaction:
         if self._polls_lost >= 3:
             self._chain.end(self, abandoned=False)
             raise ports.TransactionRefusedError(
-                f"account {sender}: another transaction has nonce {self.nonce}, and none with it "
-                "will be taken: another program may be sending with this account's key"
+                f"account {sender}: another transaction has nonce {self.nonce}; another "
+                "program may be sending with this account's key"
             )

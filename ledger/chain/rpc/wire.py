@@ -121,7 +121,7 @@ def log(value: object) -> ports.Log:
     """Return a log from its JSON form."""
     fields = members(value)
     if fields.get("removed") is True:
-        raise MalformedAnswerError("a log that a reorganisation has taken back")
+        raise MalformedAnswerError("a log that a reorganisation reverted")
     return ports.Log(
         address=address(fields.get("address")),
         topics=tuple(data(topic, 32) for topic in items(fields.get("topics"))),

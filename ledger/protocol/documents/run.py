@@ -82,7 +82,7 @@ def decode_run(data: bytes) -> RunDocument:
     canonical.require_ascending("addresses", [client.address for client in registry])
     total = sum(client.samples for client in registry)
     if total >= MAX_SAMPLES:
-        raise EncodingError(f"the clients claim {total} samples, and fewer than 2^53 can be")
+        raise EncodingError(f"the clients claim {total} samples; must be fewer than 2^53")
     model = canonical.digest(value["initial_model"])
     bound = {name: canonical.digest(value[name]) for name in _BOUND}
     return RunDocument(parameters, tuple(registry), model, layout, value["experiment"], **bound)
@@ -91,7 +91,7 @@ def decode_run(data: bytes) -> RunDocument:
 def _expected(settings: Mapping[str, Any]) -> dict[str, type]:
     for name, default in _DEFAULTS.items():
         if settings.get(name) == default:
-            raise EncodingError(f"parameters: {name} = {default} is the default: omit it")
+            raise EncodingError(f"parameters: {name} = {default} is the default; omit it")
     omitted = _DEFAULTS.keys() - settings.keys()
     return {name: plain for name, plain in _TYPES.items() if name not in omitted}
 

@@ -167,8 +167,8 @@ def distance_named(name: str) -> DistanceRule:
         return SQUARED
     if name not in OWN_DISTANCES:
         raise ConfigurationError(
-            f"the rule {own.label} (sha256 {own.digest}) is code of the run's owner: if you trust "
-            f"it, name your own copy of the file"
+            f"the rule {own.label} (sha256 {own.digest}) is code of the run's owner; if you "
+            "trust it, name your own copy of the file"
         )
     return OWN_DISTANCES[name]
 

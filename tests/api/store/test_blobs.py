@@ -133,7 +133,7 @@ def test_what_somebody_removes_meanwhile_gets_no_name(tmp_path: Path) -> None:
     with home.writing():
         pass
     file.write(COMING[3:])
-    with pytest.raises(OSError, match="was removed meanwhile"):
+    with pytest.raises(OSError, match="has been removed"):
         file.finish(target)
     file.discard()
     assert not target.exists()

@@ -131,7 +131,7 @@ def test_without_a_url_a_store_is_where_it_listens() -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
 def test_store_everywhere_is_told_its_url(tmp_path: Path, contract: Contract, host: str) -> None:
-    with pytest.raises(ConfigurationError, match="--public-url, the URL that clients are given"):
+    with pytest.raises(ConfigurationError, match="give the clients' URL with --public-url"):
         serve(StoreSettings(folder=tmp_path), contract.ledger, host, 0)
     assert list(tmp_path.iterdir()) == [], "nothing is written"
 

@@ -45,7 +45,7 @@ def client(live: LiveFederation) -> Iterator[httpx.Client]:
 
 def shown(page: Page) -> list[list[str]]:
     """Return each client's row as far as time does not change it."""
-    return [row[:2] + row[3:] for row in rows(page, "Everybody's part")]
+    return [row[:2] + row[3:] for row in rows(page, "Clients in the open round")]
 
 
 def expected(one: dict[str, Any], primary: int | None) -> list[str]:
@@ -53,7 +53,7 @@ def expected(one: dict[str, Any], primary: int | None) -> list[str]:
     return [
         str(one["client"]),
         ROLES[one["role"]] + (" primary" if one["client"] == primary else ""),
-        ", ".join(f"its {each['act']}" for each in one["awaited"]) or NOTHING,
+        ", ".join(each["act"] for each in one["awaited"]) or NOTHING,
         f"block {one['committed_block']}" if one["committed_block"] is not None else NOTHING,
         "published" if one["payload"] else NOTHING,
         ", ".join(f"of {each['size']} updates" for each in one["scored"]) or NOTHING,

@@ -37,7 +37,7 @@ def test_page_shows_liar(
     assert verdict.get_attribute("data-outcome") == report["outcome"] == "passed"
     assert f"all ten steps hold for all {report['rounds']} rounds" in verdict.inner_text()
     assert steps(page) == [step["outcome"] for step in report["steps"]]
-    shown = rows(page, "Who was caught at what")
+    shown = rows(page, "Misbehaviour and missing")
     lies = [one for one in report["findings"] if one["kind"] == "false scores"]
     assert lies
     for lie in lies:
@@ -80,7 +80,7 @@ def test_only_a_pass_is_green_and_only_a_failure_red(
     assert row.get_attribute("class") == f"check {'differs' if failing else 'open'}"
     assert IMAGE in row.inner_text()
     if failing:
-        assert "Contradictions name 1 client: 5." in page.locator("main").inner_text()
+        assert "Contradictions involve 1 client: 5." in page.locator("main").inner_text()
     unharmed(page)
     page.set_viewport_size({"width": 390, "height": 844})
     assert page.evaluate(TOO_WIDE) <= 0
@@ -100,7 +100,7 @@ def test_a_page_asks_its_reader_for_the_token(browser: Browser, home: Path) -> N
         assert page.locator("[role=alert] h1").inner_text() == "A token is needed"
         page.fill("#token", "another-token")
         page.keyboard.press("Enter")
-        page.get_by_role("button", name="Forget the one in use").wait_for()
+        page.get_by_role("button", name="Forget the current token").wait_for()
         page.fill("#token", TOKEN)
         page.keyboard.press("Enter")
         page.get_by_role("button", name="Verify").wait_for()
@@ -114,11 +114,11 @@ def test_file_is_compared_with_its_name(page: Page, client: httpx.Client, root: 
     )
     decided = client.get(f"{root}/rounds?status=decided").json()["rounds"][0]["round"]
     show(page, f"{run_address(root)}/rounds/{decided}")
-    button = page.get_by_role("button", name=f"Get and check the file of model {model[:10]}")
+    button = page.get_by_role("button", name=f"Download and check model {model[:10]}")
     with page.expect_download() as saved:
         button.click()
     assert saved.value.path().read_bytes() == client.get(f"/v1/blobs/{model[2:]}").content
-    page.get_by_text("with this sha256, saved").wait_for()
+    page.get_by_text("✓ sha256 matches").wait_for()
     page.route("**/v1/blobs/*", lambda route: route.fulfill(status=200, body="another"))
     button.click()
-    page.get_by_text("its sha256 is another").wait_for()
+    page.get_by_text("✗ wrong sha256").wait_for()

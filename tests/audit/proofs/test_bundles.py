@@ -88,7 +88,7 @@ def test_short_bundle_reaches_its_models(honest: Run, facts: dict[int, TrustedCo
     found = verify_bundle(bundle, honest.blobs, facts[4])
     assert found.outcome is AuditOutcome.PASSED
     cut = replace(bundle.path, links=bundle.path.links[1:])
-    with pytest.raises(EncodingError, match="does not reach back to the model that round 4"):
+    with pytest.raises(EncodingError, match="does not reach the starting model of round 4"):
         verify_bundle(replace(bundle, path=cut, earlier=()), honest.blobs, facts[4])
 
 
@@ -171,7 +171,7 @@ def test_logs_of_a_bundle_are_in_chain_order(honest: Run) -> None:
 def test_the_first_model_of_round_is_in_the_previous_decision(honest: Run) -> None:
     true = make_bundle(honest.ledger, honest.blobs, 2)
     assert true.model_at(2) == honest.outcome(1).model
-    with pytest.raises(EncodingError, match="what the result of round 1 binds is not in the bundl"):
+    with pytest.raises(EncodingError, match="the parts of the result of round 1 are not"):
         replace(true, earlier=()).model_at(2)
 
 

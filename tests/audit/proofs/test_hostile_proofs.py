@@ -193,10 +193,10 @@ def test_a_signature_for_another_contract_is_no_signature(honest: Run, newest: T
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (b"", "no JSON document"),
-        (b"\xff", "no JSON document"),
+        (b"", "not a JSON document"),
+        (b"\xff", "not a JSON document"),
         (b"[" * 5_000, "nested more than"),
-        (b'{"round": NaN}', "NaN is no number"),
+        (b'{"round": NaN}', "NaN is not a number"),
         (b'{"round": 1, "round": 2}', "a key twice"),
         (b"[]", "is not a map"),
         (b"{}", "missing or unknown"),
@@ -210,7 +210,7 @@ def test_what_is_no_proof_is_refused_with_a_short_sentence(data: bytes, why: str
 
 
 def test_an_enormous_document_is_refused_before_it_is_read() -> None:
-    with pytest.raises(EncodingError, match="has 11 bytes, and at most 10"):
+    with pytest.raises(EncodingError, match="has 11 bytes; at most 10"):
         parse_document(b"[" * 11, 10)
 
 
@@ -250,18 +250,18 @@ def document(honest: Run) -> dict[str, Any]:
             "must be 'cmfl-client-proof'",
         ),
         ("version", 2, "proof has protocol version 2; this program needs version 3"),
-        ("version", True, "version: is True, must be 3"),
+        ("version", True, "version: is True; must be 3"),
         ("chain_id", 2**64, "chain_id: is not a number from 0 to below 18446744073709551616"),
-        ("address", "0x" + "ab" * 20, "has another EIP-55 checksum"),
+        ("address", "0x" + "ab" * 20, "has a wrong EIP-55 checksum"),
         ("address", "0xab", "is not 0x and 40 hex digits"),
         ("genesis_hash", "0x11", "genesis_hash: is not 0x and hex digits of 32 bytes"),
         ("configuration", "0x80", "fields .* are missing or not known"),
-        ("round", 0, "round 0 is none of the run's 5"),
-        ("client", 14, "client 14 is none of the run's 14"),
+        ("round", 0, "round 0 is not one of the run's 5"),
+        ("client", 14, "client 14 is not one of the run's 14"),
         ("committee", [1, 2, 3, 4], "committee of 4 is not of 5"),
         ("committee", [1, 2, 3, 4, 4], "a client comes twice"),
         ("bans", [[4, 2]], "a ban in round 4 is not before round 4"),
-        ("commitments", [[14, DIGEST]], "client 14 is none of the run's 14"),
+        ("commitments", [[14, DIGEST]], "client 14 is not one of the run's 14"),
         ("commitments", [[1, DIGEST], [1, DIGEST]], "a client comes twice"),
         ("payload", 7, "is not 0x and hex digits of 32 bytes"),
         ("signature", "0x11", "signature: is not 0x and hex digits of 65 bytes"),
@@ -284,7 +284,7 @@ def test_impossible_field_is_refused(
         ("ranking", ["1", "2", "3", "4"], "a ranking of 4 is not one of 5 to 7"),
         ("ranking", ["5", "4", "3", "2", "1"], "not strictly ascending"),
         ("ranking", [*map(str, range(4)), LARGEST], "has a distance that is not finite"),
-        ("ranking", ["0", "1", "2", "3", str(14)], "client 14 is none of the run's 14"),
+        ("ranking", ["0", "1", "2", "3", str(14)], "client 14 is not one of the run's 14"),
         ("ranking", ["0", "1", "2", "3", str(1 << 32)], "a client comes twice"),
         ("ranking", ["01"] * 5, "decision.ranking.0: is not a decimal string below"),
         ("threshold_bits", "1", "threshold_bits"),
@@ -308,7 +308,7 @@ def test_a_decision_that_no_contract_can_have_taken_is_refused(
         (
             "weight",
             {"samples": 1, "total": 2, "share": 0.25},
-            "weight.share: is 0.25, must be",
+            "weight.share: is 0.25; must be",
         ),
         ("has_committed", 1, "statement.has_committed: is not true or false"),
     ],
@@ -323,7 +323,7 @@ def test_inconsistent_statement_is_refused(
 def test_a_distance_that_differs_from_its_bits_is_refused(document: dict[str, Any]) -> None:
     rank = document["statement"]["rank"]
     for other, why in (
-        (rank | {"distance": 0.5}, "statement.rank.distance: is 0.5, must be "),
+        (rank | {"distance": 0.5}, "statement.rank.distance: is 0.5; must be "),
         (
             rank | {"distance_bits": str(0x7FF << 52)},
             "statement.rank.distance_bits: is not a decimal string below",
@@ -336,7 +336,7 @@ def test_a_distance_that_differs_from_its_bits_is_refused(document: dict[str, An
 @pytest.mark.parametrize(
     ("link", "why"),
     [
-        ({"kind": "forgotten"}, "links.0: kind is 'forgotten', must be one of"),
+        ({"kind": "forgotten"}, "links.0: kind is 'forgotten'; must be one of"),
         ({"kind": ["banned"]}, "links.0: kind is"),
         ([], "links.0: kind is None"),
         ({"kind": "banned", "round": 1}, "links.0: fields .* are missing or unknown"),

@@ -129,7 +129,7 @@ def test_event_is_decoded_from_its_log_as_it_was_encoded(event: ledger_state.Eve
 
 @pytest.mark.parametrize("data", [b"", b"\0" * 4, abi.selector("state"), bytes(40)])
 def test_what_is_none_of_the_five_is_no_call(data: bytes) -> None:
-    with pytest.raises(ChainError, match="names no transaction of the contract"):
+    with pytest.raises(ChainError, match="is not a transaction of the contract"):
         codec.decode_call(data)
 
 

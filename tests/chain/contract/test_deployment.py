@@ -250,7 +250,7 @@ def test_swapped_configurations_are_refused(two: tuple[RunPaths, RunPaths]) -> N
 def test_swapped_folders_are_refused_and_so_is_a_new_name(two: tuple[RunPaths, RunPaths]) -> None:
     clean, attacked = (paths.path for paths in two)
     clean.rename(clean.with_name("mine"))
-    said = "give its folder the name 'clean' again"
+    said = "rename its folder to 'clean'"
     with pytest.raises(ChainError, match=said):
         read_run_manifest(RunPaths(clean.with_name("mine")))
     attacked.rename(clean)

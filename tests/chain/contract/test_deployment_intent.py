@@ -180,7 +180,7 @@ def test_an_intent_with_an_impossible_nonce_is_refused(
     with pytest.raises(ChainError, match="nonce -1 is below 0"):
         deploy(embedded, SMALL, paths)
     paths.intent.write_text(intent.replace('"nonce": 0', '"nonce": 7'))
-    with pytest.raises(ChainError, match=r"by transaction 7 of .*, whose next one is 0"):
+    with pytest.raises(ChainError, match=r"by transaction 7 of .*, whose next is 0"):
         deploy(embedded, SMALL, paths)
     assert embedded.head().number == 0
 

@@ -136,7 +136,7 @@ def test_what_it_cannot_log_is_the_nodes_word(event: Event) -> None:
 )
 def test_sizes_that_the_constructor_refuses_are_the_nodes_word(changes: dict[str, Any]) -> None:
     require_possible_sizes(FIXED)
-    with pytest.raises(NotServedError, match="the constructor refuses these sizes"):
+    with pytest.raises(NotServedError, match="which the constructor refuses"):
         require_possible_sizes(replace(FIXED, **changes))
 
 

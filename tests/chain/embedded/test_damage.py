@@ -69,12 +69,12 @@ class TestFilesThatAreNoChain:
 
     def test_an_empty_file_is_refused(self, path: Path) -> None:
         path.write_bytes(b"")
-        refused(path, ChainDamagedError, "holds no chain")
+        refused(path, ChainDamagedError, "does not contain a chain")
 
     def test_another_database_is_refused(self, path: Path) -> None:
         path.unlink()
         change(path, ("CREATE TABLE t (x)", ()), ("INSERT INTO t VALUES (1)", ()))
-        refused(path, ChainDamagedError, "its tables are not those of a chain")
+        refused(path, ChainDamagedError, "does not have a chain's tables")
 
     def test_a_trigger_or_a_view_is_refused(self, path: Path) -> None:
         connection = sqlite3.connect(path)
@@ -82,7 +82,7 @@ class TestFilesThatAreNoChain:
             "CREATE TRIGGER t AFTER INSERT ON logs BEGIN DELETE FROM logs WHERE id = new.id; END"
         )
         connection.close()
-        refused(path, ChainDamagedError, "its tables are not those of a chain")
+        refused(path, ChainDamagedError, "does not have a chain's tables")
 
     def test_a_folder_is_refused(self, tmp_path: Path) -> None:
         refused(tmp_path, ChainError, "no such chain file")

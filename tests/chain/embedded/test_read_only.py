@@ -83,9 +83,9 @@ def test_a_closed_chain_is_read_without_leaving_files(home: Path) -> None:
 def test_blocks_in_a_write_ahead_log_are_not_silently_skipped(home: Path) -> None:
     left = killed(home)
     (left / "chain.sqlite-shm").unlink()
-    with locked(left), pytest.raises(ChainError, match="newest blocks wait in") as caught:
+    with locked(left), pytest.raises(ChainError, match="newest blocks are in") as caught:
         EmbeddedReader.open(left / "chain.sqlite")
-    assert "let the owner's writer open and close the chain, or copy" in str(caught.value)
+    assert "Let the owner open and close the chain, or copy" in str(caught.value)
     with EmbeddedReader.open(left / "chain.sqlite") as chain:
         assert chain.head().number == 5, "who may write beside it reads them"
 

@@ -243,13 +243,13 @@ def test_data_that_do_not_fit_a_base_are_refused(base: Path) -> None:
     path = str(base)
     refused(r"length = 13: must be at most 12", form_of("causal-lm", 13), path=path)
     larger = form_of("causal-lm", LENGTH, VOCABULARY + 1)
-    refused(r"51 tokens, and the base 50: take its tokenizer", larger, path=path)
+    refused(r"51 tokens, and the base 50; use the base's tokenizer", larger, path=path)
     refused(r"needs tokens", DataForm((4,), 2), path=path)
 
 
 def test_folders_that_hold_no_safe_base_are_refused(base: Path, tmp_path: Path) -> None:
     form = form_of("causal-lm")
-    refused(r"model\.options\.path: must be given: the folder of the base", form)
+    refused(r"model\.options\.path is required \(the folder of the base", form)
     refused(r"has no config\.json", form, path=str(tmp_path))
     pickled = shutil.copytree(base, tmp_path / "pickled")
     (pickled / "model.safetensors").unlink()
@@ -260,7 +260,7 @@ def test_folders_that_hold_no_safe_base_are_refused(base: Path, tmp_path: Path) 
     refused(r"is no base for causal-lm", form, path=str(damaged))
     adapters = shutil.copytree(base, tmp_path / "adapters")
     (adapters / "adapter_config.json").write_text("{}")
-    refused(r"holds adapters, and no base", form, path=str(adapters))
+    refused(r"contains adapters without a base", form, path=str(adapters))
     coded = shutil.copytree(base, tmp_path / "coded")
     config = json.loads((coded / "config.json").read_text())
     config |= {"model_type": "mine", "auto_map": {"AutoModelForCausalLM": "mine.Mine"}}
@@ -299,7 +299,7 @@ def test_files_that_name_code_or_pickles_are_refused(
 
 @pytest.mark.parametrize(
     ("content", "sentence"),
-    [("[" * 2000, "nested more than"), ("[]", "holds no object"), ("{", "is not JSON")],
+    [("[" * 2000, "nested more than"), ("[]", "must be a JSON object"), ("{", "is not JSON")],
 )
 def test_damaged_settings_are_refused(
     base: Path, tmp_path: Path, content: str, sentence: str
@@ -414,7 +414,7 @@ def test_other_formats_and_models_without_adapters_are_not_exported(folder: Path
     export = ("model", "export", "--home", folder / "home", "--out", out)
     assert "--format pickle: must be safetensors or peft" in refusal(*export, "--format", "pickle")
     elsewhere = ("--address", f"0x{'11' * 20}", "--format", "peft")
-    assert "leave out --address" in refusal(*export, *elsewhere)
+    assert "remove --address" in refusal(*export, *elsewhere)
     plain = folder / "plain"
     succeeds("run", "--preset", "smoke", "--home", plain, "--set", "protocol.rounds=1", "--json")
     asked = ("model", "export", "--home", plain, "--out", out, "--format", "peft")

@@ -383,10 +383,10 @@ def test_a_pre_aggregator_refuses_too_few_vectors() -> None:
 @pytest.mark.parametrize(
     ("name", "options", "sentence"),
     [
-        ("Krum", {}, r"aggregator Krum\.f: must be given: how many updates of a round may be"),
+        ("Krum", {}, r"aggregator Krum\.f is required \(how many updates of a round may be"),
         ("TrMean", {"f": -1}, r"TrMean\.f: .*greater than or equal to 0 \(given: -1\)"),
         ("TrMean", {"f": 1, "beta": 0.1}, r"TrMean\.beta: there is no such setting"),
-        ("CenteredClipping", {}, r"CenteredClipping\.tau: must be given: how far one update"),
+        ("CenteredClipping", {}, r"CenteredClipping\.tau is required \(how far one update"),
         ("CenteredClipping", {"tau": float("inf")}, r"CenteredClipping\.tau: .*finite"),
         ("NNM", {}, "unknown aggregator 'NNM'; known are FedAvg, Median, TrMean, Krum"),
     ],

@@ -255,7 +255,7 @@ def test_an_attack_needs_a_rate_and_a_rate_an_attack() -> None:
     ("setting", "sentence"),
     [
         ("protocol.clients", "--set protocol.clients: must be section.key=value"),
-        ("seed.x=5", "seed.x: seed is no section"),
+        ("seed.x=5", "seed.x: unknown section seed"),
         ("protocol..clients=5", "protocol.: there is no such setting"),
         ("protocol.clients=" + "[" * 5000, "protocol.clients: Input should be a valid integer"),
         ("protocol.clients=" + "9" * 5000, "protocol.clients: Input should be a valid integer"),

@@ -100,7 +100,7 @@ def test_owners_who_disclose_a_digest_are_held_to_their_samples(tmp_path: Path) 
         own_parts(told, document, (ClientId(client),), swapped, salts)
     assert digest.hex() in str(caught.value)
     forged = replace(document, data_root=NO_DIGEST)
-    with pytest.raises(ConfigurationError, match="data_root is not that of its data digests"):
+    with pytest.raises(ConfigurationError, match="data_root does not match its data digests"):
         own_parts(told, forged, (ClientId(client),), mine, salts)
     undisclosed = document_of(registry_of())
     own_parts(told, undisclosed, (ClientId(client),), swapped, salts)
@@ -112,5 +112,5 @@ def test_a_digest_of_other_samples_than_the_runs_is_refused(tmp_path: Path) -> N
         owner_samples(agreed(), 11, mine, owner(2))
     with pytest.raises(ConfigurationError, match="--samples N, or --data FILE"):
         owner_samples(agreed(), None, None, owner(2))
-    with pytest.raises(ConfigurationError, match="divided from files for all"):
+    with pytest.raises(ConfigurationError, match="the clients share the files"):
         owner_samples(load("smoke"), 12, mine, owner(2))

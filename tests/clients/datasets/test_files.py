@@ -231,13 +231,13 @@ def test_rows_of_csv_come_by_the_names_of_their_columns(tmp_path: Path) -> None:
         ("a,b\n1,2\n3\n", "line 3: 1 fields, but the header has 2"),
         ('a,b\n1,"2\n', "line 2: unexpected end of data"),
         (b"a,b\n1,\xff\n", "not UTF-8 text"),
-        ("a,b\n1," + "x" * 70_000 + "\n", "line 2 is over 65536 bytes"),
+        ("a,b\n1," + "x" * 70_000 + "\n", "line 2: longer than 65536 bytes"),
         ('a,b\n1,"' + "x\n" * 70_000 + '"\n', "field larger than field limit"),
     ],
 )
 def test_a_damaged_csv_file_is_refused(tmp_path: Path, content: str | bytes, sentence: str) -> None:
     path = text(tmp_path / "a.csv", content)
-    with pytest.raises(ConfigurationError, match=rf"a\.csv: .*{sentence}"):
+    with pytest.raises(ConfigurationError, match=rf"a\.csv.*{sentence}"):
         list(read_csv(path, ("a", "b")))
 
 
@@ -271,17 +271,17 @@ def test_only_requested_vectors_are_read_and_the_first_counts(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ("the 1 2\nof 1\n", "line 2 has 1 numbers; every line must have as many as the first, 2"),
+        ("the 1 2\nof 1\n", "line 2: 1 numbers; every line must have 2, like the first"),
         ("the 1 x\n", r"line 1: could not convert string to float: 'x'"),
-        ("the 1 nan\n", "line 1: holds a number that is not finite"),
+        ("the 1 nan\n", "line 1: has a number that is not finite"),
         ("of 1 2\n", r"has none of the 1 words of the data"),
         (b"the 1 2\n\xff 1 2\n", "not UTF-8 text"),
-        ("the" + " 1" * 4097 + "\n", "line 1 has 4097 numbers; .* at most 4096"),
+        ("the" + " 1" * 4097 + "\n", "line 1: 4097 numbers; .* at most 4096"),
     ],
 )
 def test_damaged_word_vectors_are_refused(tmp_path: Path, content: Any, sentence: str) -> None:
     path = text(tmp_path / "g.txt", content)
-    with pytest.raises(ConfigurationError, match=rf"g\.txt: {sentence}"):
+    with pytest.raises(ConfigurationError, match=rf"g\.txt.*{sentence}"):
         read_glove(path, {"the"})
 
 

@@ -266,7 +266,7 @@ def test_non_images_in_leaf_are_refused(tmp_path: Path, x: Any, y: Any, sentence
         ({"users": "w1"}, "users: Input should be a valid list"),
         ({"users": [5]}, "users.0: Input should be a valid string"),
         ({"users": ["x" * 201]}, "at most 200 characters"),
-        ({"num_samples": [2]}, "'w1': 1 inputs and 1 labels in user_data, num_samples 2"),
+        ({"num_samples": [2]}, "'w1' has 1 inputs and 1 labels, but num_samples is 2"),
         ({"num_samples": [True]}, "num_samples.0: Input should be a valid integer"),
         ({"user_data": []}, "user_data: Input should be a valid dictionary"),
         ({"user_data": {"w1": []}}, "user_data.w1"),

@@ -239,9 +239,7 @@ def test_a_csv_file_without_split_is_divided_by_position(tmp_path: Path) -> None
     one, same = shakespeare_loaded(npz(tmp_path / "s.npz"), "position"), shakespeare_loaded(path)
     assert one.sample_counts == same.sample_counts == (20, 9)
     assert np.array_equal(one.test.x, same.test.x)
-    with pytest.raises(
-        ConfigurationError, match="split = 'official': these files allow 'position'"
-    ):
+    with pytest.raises(ConfigurationError, match="split = 'official': must be 'position'"):
         shakespeare_loaded(path, "official")
     assert len(shakespeare_records(FIXTURE_SHAKESPEARE).owners) == 2
 
@@ -269,7 +267,7 @@ def test_windows_without_continuity_have_no_position(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
-        ({"alphabet": np.array(list(ALPHABET[::-1]))}, "alphabet: must be LEAF's 80 characters"),
+        ({"alphabet": np.array(list(ALPHABET[::-1]))}, "alphabet must be LEAF's 80 characters"),
         ({"chars": np.full(196, 80, dtype=np.uint8)}, r"chars: values 80 \.\. 80, outside 0"),
         ({"chars": np.zeros(195, dtype=np.uint8)}, "text_offset and sample_offset"),
         ({"text_offset": np.array([0, 106, 196])}, "by 80 more characters than samples"),

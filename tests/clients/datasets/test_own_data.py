@@ -189,18 +189,18 @@ OK: dict[str, Any] = {"x": numbers(2), "y": Y}
         ({"y": None}, "holds 'x'; must hold x and y|lacks its labels"),
         ({"x": None}, "lacks its inputs"),
         ({"extra": Y}, "may hold client"),
-        ({"client": Y, "writer": Y}, "choose one with data.options.client"),
+        ({"client": Y, "writer": Y}, "choose one, data.options.client"),
         ({"y": Y.astype(np.float64)}, "y: must be whole numbers"),
         ({"y": Y - 1}, r"labels -1 \.\. 1, outside 0"),
         ({"y": Y * 0}, "2 classes or more"),
-        ({"x": np.full((ROWS, 2), 1e300)}, "row 0 holds a number not finite in float32"),
-        ({"x": np.array([{}] * ROWS)}, "must be numbers or text, not .O"),
+        ({"x": np.full((ROWS, 2), 1e300)}, "row 0 has a number that is not finite in float32"),
+        ({"x": np.array([{}] * ROWS)}, "must hold numbers or text, not .O"),
         ({"x": numbers(2)[:, 0]}, "must be numbers"),
         ({"x": numbers(1, 1, 1, 1)}, "1 to 3 sizes"),
         ({"x": np.zeros((ROWS, 5, 6, 3), np.uint8)}, "must be images \\(channels"),
         ({"x": -np.ones((ROWS, 2), int)}, "must be tokens"),
         ({"client": numbers(1)}, "client: must be whole numbers or text"),
-        ({"client": np.array(["a", ""] * 6)}, "client: row 1 is empty"),
+        ({"client": np.array(["a", ""] * 6)}, "row 1 of client is empty"),
         ({"is_test": Y}, "must be true or false"),
         ({"is_test": Y < 9}, "no training samples"),
         ({"client": CLIENT, "is_test": CLIENT == 8}, "'8' of the clients has no training sample"),
@@ -221,9 +221,9 @@ def test_arrays_that_break_a_rule_are_refused(tmp_path: Path, changed: Any, mess
     [
         ("a,b\n1,0\n", {}, "has 'a', 'b', and lacks its labels"),
         ("a,y\n1,0\n", {"label": "kind"}, "lacks data.options.label = 'kind'"),
-        ("a,y\n1,0\n", {"features": ["y"]}, "y: is named twice"),
+        ("a,y\n1,0\n", {"features": ["y"]}, "column y is named twice"),
         ("a,y\n1,0\nx,1\n", {}, "row 2: a: must be a number"),
-        ("a,y\n1,0\nnan,1\n", {}, "row 2: a: is not finite"),
+        ("a,y\n1,0\nnan,1\n", {}, "row 2: a is not finite"),
         ("a,y\n1,0.5\n", {}, "row 1: y: must be a whole number"),
         ("a,y,client\n1,0,\n", {}, "row 1: client: must be of 1"),
         ("a,y,is_test\n1,0,maybe\n", {}, "row 1: is_test: must be 0, 1, true or false"),
@@ -292,7 +292,7 @@ def test_options_that_do_not_fit_are_refused(tmp_path: Path, options: Any, messa
 @pytest.mark.parametrize(
     ("state", "message"),
     [
-        ("[]", "holds no object"),
+        ("[]", "must be a JSON object"),
         ('{"_data_files": [{"filename": "../x.arrow"}]}', "must name 1 .."),
         ('{"_data_files": [{"filename": "gone.arrow"}]}', "gone.arrow"),
         ('{"_data_files": [], "_indices_data_files": [1]}', "flatten_indices"),
@@ -390,9 +390,9 @@ def test_no_document_makes_a_worker_run_a_data_sets_code(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"x": None}, "x: must hold numbers or text"),
-        ({"x": 1.0}, "x: is one value"),
-        ({"x": torch.zeros(ROWS, 2, requires_grad=True)}, "x: is no array"),
+        ({"x": None}, "x must hold numbers or text"),
+        ({"x": 1.0}, "x is one value"),
+        ({"x": torch.zeros(ROWS, 2, requires_grad=True)}, "x is not an array"),
     ],
 )
 def test_arguments_that_are_no_arrays_are_refused(arrays: dict[str, Any], message: str) -> None:
@@ -402,5 +402,5 @@ def test_arguments_that_are_no_arrays_are_refused(arrays: dict[str, Any], messag
 
 @pytest.mark.parametrize("given", [None, [1], {"train": 5}])
 def test_what_is_no_dataset_is_refused(given: Any) -> None:
-    with pytest.raises(ConfigurationError, match="train: is no dataset"):
+    with pytest.raises(ConfigurationError, match="train is of type"):
         Data.from_dataset(given)

@@ -205,7 +205,7 @@ def test_hidden_tokens_are_targets_and_all_others_stay(rows: int, length: int, s
         ([{"tokens": [1, 2], "label": 1}], "a list of whole numbers", {"task": "token-classify"}),
         ([{"tokens": [1], "label": [-100]}], "row 0 has no token", {"task": "token-classify"}),
         ([{"tokens": [1]}], "row 1: 1 tokens; must be at least 2", {"task": "causal-lm"}),
-        ([{"tokens": [1, 2]}], "masked-lm needs the token that hides", {"task": "masked-lm"}),
+        ([{"tokens": [1, 2]}], "masked-lm needs a mask token", {"task": "masked-lm"}),
         ([{"tokens": [1, 2]}], r"mask = 3: masked-lm", {"task": "masked-lm", "mask": 3}),
         ([{"tokens": [1, 2], "label": 0, "client": ""}], "client: must be of 1", {}),
         ([{"tokens": [1, 2], "label": 0, "is_test": "no"}], "is_test: must be true or false", {}),
@@ -223,13 +223,13 @@ def test_broken_rows_are_refused_by_row_and_column(
 def test_rows_that_fill_memory_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     named = json_lines(tmp_path, [{"tokens": [1], "label": 0, "client": "a" * 100}] * 3)
     monkeypatch.setattr(own_reading, "MAX_OWN_BYTES", 1000)
-    refused(named, "3 samples with names of clients as long as the longest, 100 characters")
+    refused(named, "3 samples with client names of 100 characters")
     monkeypatch.setattr(own_reading, "_MOST_TOKENS", 10)
     refused(json_lines(tmp_path, [{"tokens": [1] * 11, "label": 0}]), "more than 10 tokens and")
     wide = json_lines(tmp_path, [{"tokens": [1], "label": [1.0] * 11}])
     refused(wide, "more than 10 tokens and targets", task="regress")
     uneven = json_lines(tmp_path, [{"tokens": [1] * size, "label": 0} for size in (1, 1, 5)])
-    refused(uneven, "3 samples as long as the longest, 5 tokens, are more than 10")
+    refused(uneven, "3 samples padded to 5 tokens are more than 10")
 
 
 def test_other_broken_texts_are_refused_in_one_sentence(tmp_path: Path, tokenizer: str) -> None:
@@ -241,7 +241,7 @@ def test_other_broken_texts_are_refused_in_one_sentence(tmp_path: Path, tokenize
     (tmp_path / "bad.jsonl").write_text("{\n")
     refused(tmp_path / "bad.jsonl", "line 1: not JSON")
     (tmp_path / "rows.csv").write_text("x,y\n1,2\n")
-    refused(tmp_path / "rows.csv", "texts and tokens are in", task="causal-lm")
+    refused(tmp_path / "rows.csv", "must be .jsonl", task="causal-lm")
     x = np.array([[1, 2], [NO_TOKEN, 1]])
     with pytest.raises(ConfigurationError, match="row 1 has no token, or one after its end"):
         Data(x, [0, 1], task="classify")
@@ -249,5 +249,5 @@ def test_other_broken_texts_are_refused_in_one_sentence(tmp_path: Path, tokenize
         Data(abs(x), [0, 1], task="causal-lm")
     with pytest.raises(ConfigurationError, match="must be tokens"):
         Data(np.ones((2, 2)), task="causal-lm")
-    with pytest.raises(ConfigurationError, match="row 1 holds a number not finite in float32"):
+    with pytest.raises(ConfigurationError, match="row 1 has a number that is not finite"):
         Data(np.ones((2, 2)), [1.0, np.nan], task="regress")

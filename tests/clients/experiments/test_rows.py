@@ -106,7 +106,7 @@ def test_a_half_written_line_is_no_row_and_is_removed(
             "a row of version 2",
         ),
         (encode_row(CELL).replace(b'"protocol": 3, ', b"").strip(), "a row of an earlier version"),
-        (encode_row(TRIAL).strip(), "line 2: is of the same as line 1: take one away"),
+        (encode_row(TRIAL).strip(), "line 2: repeats line 1; remove one"),
     ],
 )
 def test_an_invalid_whole_line_is_refused_by_its_number(path: Path, line: bytes, said: str) -> None:

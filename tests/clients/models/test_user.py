@@ -126,7 +126,7 @@ def test_a_packaged_class_is_bound_by_package_version_and_name() -> None:
 def test_a_class_of_no_package_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written(tmp_path, GOOD)
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ConfigurationError, match="net belongs to no installed package"):
+    with pytest.raises(ConfigurationError, match="net is not in an installed package"):
         model_named("net:Net", FORM).recorded()
 
 
@@ -144,7 +144,7 @@ def test_a_file_that_has_changed_is_not_loaded_again(file: Path) -> None:
     file.write_text(file.read_text() + "\n# changed\n")
     # As a worker meets it that starts later, with nothing loaded yet.
     with pytest.raises(
-        ConfigurationError, match=rf"net.py has changed: .* was {factory.code.sha256}"
+        ConfigurationError, match=rf"net.py has changed; .* was {factory.code.sha256}"
     ):
         factory(FORM, {})
     assert named(file).recorded()["sha256"] != factory.code.sha256
@@ -196,22 +196,28 @@ def test_a_name_that_stands_for_no_model_is_refused(name: str, sentence: str) ->
             "has a name that is not Unicode text",
         ),
         (with_body("self.view = nn.Parameter(self.last.weight.detach()[1])"), "'last.weight' and"),
-        (with_body("self.wide = nn.Parameter(torch.zeros(1).expand(5))"), "'wide' is one number i"),
+        (
+            with_body("self.wide = nn.Parameter(torch.zeros(1).expand(5))"),
+            "'wide' repeats one number i",
+        ),
         (
             with_body("self.drop = nn.BatchNorm1d(16)", forward=THROUGH_DROP),
             "in training changes 'drop.running_mean', which is not part of the vote .as BatchNorm",
         ),
-        (with_body("self.drop = nn.Dropout(1e-9)", forward=THROUGH_DROP), "is chance in 'drop'"),
-        (with_body(forward="self.last(x.flatten(1)) + torch.rand(1)"), "not the same twice: there"),
+        (with_body("self.drop = nn.Dropout(1e-9)", forward=THROUGH_DROP), "is random in 'drop'"),
+        (with_body(forward="self.last(x.flatten(1)) + torch.rand(1)"), "in training is random"),
         (with_body(forward="exit(0)"), r"fails on inputs of shape \(8, 1, 4, 4\): SystemExit: 0"),
         (with_body(forward="self.last(x)"), r"fails on inputs of shape \(8, 1, 4, 4\): Runtime"),
         (with_body(forward="self.last(x.flatten(1)).T"), r"float32 of shape \(3, 8\); must be"),
-        (with_body(forward="[self.last(x.flatten(1))]"), "returns list, and no tensor"),
+        (with_body(forward="[self.last(x.flatten(1))]"), "returns list; must return a tensor"),
         (with_body(forward="self.last(x.flatten(1)).detach()"), "its backward pass fails: Runtime"),
-        (with_body("self.other = nn.Linear(2, 2)"), "'other.weight' takes no part in the forward"),
+        (with_body("self.other = nn.Linear(2, 2)"), "'other.weight' is not used in the forward"),
         (with_body(f"self.register_buffer('b', torch.tensor({CHANCE}))"), "'b' is not the same in"),
         (with_body(f"nn.init.constant_(self.last.bias, {CHANCE})"), "its start is not the same in"),
-        (with_body("nn.init.constant_(self.last.bias, float('inf'))"), "its start holds numbers t"),
+        (
+            with_body("nn.init.constant_(self.last.bias, float('inf'))"),
+            "its initial parameters are",
+        ),
         (with_body("self.draw_start = lambda rng: rng.no_such_draw()"), "its start cannot be draw"),
     ],
 )

@@ -259,5 +259,5 @@ def test_a_worker_names_its_own_copy_of_an_own_rule(tmp_path: Path) -> None:
     for digest in (rule, other):
         with pytest.raises(ConfigurationError, match=sha256(digest.read_bytes()).hex()):
             configuration_from_document(document, settings=(f"protocol.distance={other}:far",))
-    with pytest.raises(ConfigurationError, match="the run document says that"):
+    with pytest.raises(ConfigurationError, match="the run document fixes"):
         configuration_from_document(document, settings=(setting, "protocol.strategy=2"))

@@ -180,4 +180,4 @@ def test_a_name_that_was_played_meanwhile_is_refused(tmp_path: Path) -> None:
     configuration = configured("machine.ledger=memory")
     with open_memory_run(tmp_path, "run", configuration):
         pass
-    require_refused(tmp_path, configuration, "there is a run 'run'")
+    require_refused(tmp_path, configuration, "already has a run 'run'")

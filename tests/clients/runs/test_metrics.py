@@ -169,9 +169,9 @@ def test_a_rule_that_has_no_effect_is_refused(settings: tuple[str, ...], named: 
 
 
 def test_owners_and_experiments_cannot_stop_early() -> None:
-    with pytest.raises(ConfigurationError, match="early_stop: only `cmfl run`"):
+    with pytest.raises(ConfigurationError, match="early_stop: applies to `cmfl run` only"):
         shared_configuration("smoke", settings=STOPPING)
-    with pytest.raises(ConfigurationError, match="early_stop: only `cmfl run`"):
+    with pytest.raises(ConfigurationError, match="early_stop: applies to `cmfl run` only"):
         plan_of(("settings = [", 'settings = ["early_stop.target=0.5", '))
 
 

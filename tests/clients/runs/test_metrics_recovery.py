@@ -198,7 +198,7 @@ def test_a_run_without_its_manifest_is_not_deployed_again(ended: Lived, left: st
     for path in ended.run.path.iterdir():
         if path not in {kept, ended.run.configuration}:
             path.unlink()
-    with pytest.raises(ChainError, match=f"has been played .{kept.name} is there.: put it back"):
+    with pytest.raises(ChainError, match=f"was played .{kept.name} exists.; restore it"):
         ended.play()
 
 
@@ -208,7 +208,7 @@ def test_keys_whose_journal_is_lost_sign_nothing_any_more(begun: Lived, empty: b
     begun.run.journal.unlink()
     if empty:
         begun.run.journal.touch()
-    with pytest.raises(JournalError, match="has been played: put it back"):
+    with pytest.raises(JournalError, match="was played; restore it"):
         begun.play()
     assert begun.run.metrics.read_bytes() == rows
     begun.run.journal.write_bytes(journal)
@@ -236,7 +236,7 @@ def test_keys_whose_journal_lacks_statements_sign_nothing_any_more(
 ) -> None:
     rows, journal = begun.run.metrics.read_bytes(), begun.run.journal.read_bytes()
     changed(begun.run.journal, statement)
-    with pytest.raises(JournalError, match="that were written to it: put it back whole"):
+    with pytest.raises(JournalError, match="written to it; restore it in full"):
         begun.play()
     assert begun.run.metrics.read_bytes() == rows
     begun.run.journal.write_bytes(journal)
@@ -249,17 +249,17 @@ def test_a_foreign_journal_counts_as_none(begun: Lived) -> None:
     domain = manifest_of(begun.path, "run").domain()
     begin_run(another, replace(domain, contract=type(domain.contract)(bytes(20))))
     another.close()
-    with pytest.raises(JournalError, match="has been played: put it back"):
+    with pytest.raises(JournalError, match="was played; restore it"):
         begun.play()
     changed(begun.run.journal, "DELETE FROM statements", "PRAGMA user_version = 0")
-    with pytest.raises(JournalError, match="has been played: put it back"):
+    with pytest.raises(JournalError, match="was played; restore it"):
         begun.play()
 
 
 def test_a_run_that_workers_play_elsewhere_is_not_resumed(begun: Lived) -> None:
     while (left := begun.run.left_by_play()) is not None:
         left.unlink()
-    with pytest.raises(JournalError, match="not from this home: its workers continue it"):
+    with pytest.raises(JournalError, match="was played elsewhere, so its workers must continue it"):
         begun.play()
 
 

@@ -143,7 +143,7 @@ def test_a_store_that_ends_again_and_again_is_named(standing: Standing) -> None:
 def test_a_chain_in_memory_is_gone_with_its_process(standing: Standing) -> None:
     standing.node.kind = ChainKind.ANVIL
     standing.node.process.kill()
-    with pytest.raises(CommandError, match="its chain with it"):
+    with pytest.raises(CommandError, match="its chain is lost"):
         minder(standing)._mind()
 
 

@@ -294,7 +294,7 @@ def caps_opened(cap: InstructionSet | None) -> Engine:
 @pytest.mark.usefixtures("forked_children")
 def test_a_cap_that_does_not_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("clients.training.pool_engine.capped", lambda _: nullcontext())
-    with pytest.raises(ConfigurationError, match=f"machine.isa = {OTHER_CAP}: this torch computes"):
+    with pytest.raises(ConfigurationError, match=f"machine.isa = {OTHER_CAP}: this torch uses"):
         caps_opened(OTHER_CAP)
 
 
@@ -304,7 +304,7 @@ def test_variables_set_after_torchs_import_are_no_cap(monkeypatch: pytest.Monkey
         monkeypatch.setenv(name, value)
     here = environment_here("plain", "cpu")
     assert here.isa == f"{torch.backends.cpu.get_cpu_capability().lower()} {SET_LATE}"
-    with pytest.raises(ConfigurationError, match="after this process had started"):
+    with pytest.raises(ConfigurationError, match="after this process started"):
         require_known(here)
     require_known(environment_here("plain", "cpu", OTHER_CAP))  # another process trains
 

@@ -56,7 +56,7 @@ def test_a_gpu_is_named_with_what_computes_on_it(monkeypatch: pytest.MonkeyPatch
 
 def test_the_environment_of_a_clusters_cards_cannot_be_stated_here() -> None:
     settings = ("machine.engine=ray", "machine.device=cuda", "training.path=plain")
-    with pytest.raises(ConfigurationError, match="cannot be stated"):
+    with pytest.raises(ConfigurationError, match="cannot be recorded"):
         environment_of(load("smoke", settings=settings))
     assert environment_of(load("smoke", settings=("training.path=plain",))).device == "cpu"
 

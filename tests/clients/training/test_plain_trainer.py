@@ -242,7 +242,7 @@ def test_a_chain_of_known_layers_trains_in_lockstep() -> None:
 def test_a_module_with_anything_else_takes_the_plain_path_whole() -> None:
     found = plan(BRANCHED, DATA, SETTINGS, "cpu")
     assert found.path == "plain"
-    assert "does not take the output of the layer before alone" in found.reason or (
+    assert "takes more than the previous layer's output" in found.reason or (
         "not a supported layer" in found.reason
     )
     assert found.layers == ()

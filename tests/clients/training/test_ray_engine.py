@@ -96,7 +96,7 @@ def with_ray(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_address_without_a_listener_is_refused(closed_port: int, tmp_path: Path) -> None:
     address = f"127.0.0.1:{closed_port}"
     settings = ("machine.engine=ray", f"machine.ray_address={address}", "machine.ledger=memory")
-    expected = f"machine.ray_address = {address}: no cluster answers there"
+    expected = f"machine.ray_address = {address}: no cluster responds"
     require_refused(tmp_path / "home", load("smoke", settings=settings), expected)
     assert not (tmp_path / "home").exists()
 

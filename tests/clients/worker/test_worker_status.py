@@ -99,7 +99,7 @@ def test_a_folder_is_its_owner_s_and_held_by_one(tmp_path: Path) -> None:
     with folder.held():
         assert folder.is_held()
         assert stat.S_IMODE(folder.path.stat().st_mode) == 0o700
-        with pytest.raises(ConfigurationError, match="one journal is for one"), folder.held():
+        with pytest.raises(ConfigurationError, match="one folder for each worker"), folder.held():
             pass
     assert not folder.is_held()
 

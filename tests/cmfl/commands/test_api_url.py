@@ -77,7 +77,7 @@ def test_a_services_answers_are_saved_for_others_to_verify(
     number, proof, bundle = first_decided(home), tmp_path / "proof", tmp_path / "bundle"
     asked = ("--round", number, *api)
     said = succeeds("export", "bundle", *asked, "--out", bundle)
-    assert "not checked yet: cmfl verify bundle FILE does" in said.out
+    assert "not checked; to check it, run cmfl verify bundle FILE" in said.out
     succeeds("export", "proof", *asked, "--client", 3, "--out", proof)
     assert {path.name for path in tmp_path.iterdir()} == {"proof", "bundle"}
     nowhere = ("--home", tmp_path)
@@ -93,7 +93,7 @@ def test_an_audit_combines_a_nodes_chain_and_a_services_blobs(
     remote = succeeds("audit", *api, *node, "--jobs", 1, "--json").json
     assert remote["outcome"] == "passed"
     assert remote["counts"] == report["counts"]
-    assert "name the chain and the contract that you trust" in refusal("audit", *api)
+    assert "name the trusted chain and contract" in refusal("audit", *api)
 
 
 def test_a_token_is_sent_to_the_service_only(
@@ -117,9 +117,9 @@ def test_a_token_is_sent_to_the_service_only(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--api", "ftp://x"], "not an http or https URL"),
+        (["--api", "ftp://x"], "must be an http or https URL"),
         (["--api", "http://x", "--home", "."], "--home has no effect with --api"),
-        (["--api", "http://x", "--rpc-url", "http://y"], "--rpc-url and --api: give one of them"),
+        (["--api", "http://x", "--rpc-url", "http://y"], "--rpc-url and --api exclude each"),
         (["--api", "http://x", "--api-token-file", "gone"], "gone: No such file"),
     ],
 )

@@ -81,7 +81,7 @@ def test_runs_and_presets_complete_themselves(home: Path) -> None:
 
 def test_quiet_and_verbose_contradict_each_other(home: Path) -> None:
     rows = ("rounds", "list", "--home", home)
-    assert refusal(*rows, "-q", "-v") == "-q and -v contradict each other: give one of them"
+    assert refusal(*rows, "-q", "-v") == "-q and -v exclude each other; give one"
     usual, quiet = succeeds(*rows), succeeds(*rows, "--quiet")
     assert usual.out == quiet.out
     assert console.chosen() is Verbosity.USUAL

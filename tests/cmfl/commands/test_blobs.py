@@ -34,7 +34,7 @@ def test_a_round_names_its_blobs(home: Path) -> None:
     assert all((row["client"] is None) == (row["use"] not in OF_CLIENTS) for row in rows)
     shown = succeeds("blobs", "list", "--home", home, "--round", number).out
     assert rows[0]["sha256"][:12] in shown
-    assert "has no decision" in refusal("blobs", "list", "--home", home, "--round", 999)
+    assert "was not decided" in refusal("blobs", "list", "--home", home, "--round", 999)
 
 
 def test_old_payloads_go_and_the_record_stays(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,11 +102,14 @@ def test_a_store_is_served_until_it_is_told_to_stop(
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--folder", "none/below"], "--folder none/below: there is no folder in which none/below"),
+        (["--folder", "none/below"], "--folder none/below: the parent folder of none/below"),
         (["--port", "70000"], "--port"),
         (["--contract", "0x12"], "is not an address"),
-        (["--host", "0.0.0.0", "--port", "0"], "give --public-url"),
-        ([part for n in range(17) for part in ("--auditor", f"0x{n:040x}")], "17 are more than 16"),
+        (["--host", "0.0.0.0", "--port", "0"], "with --public-url"),
+        (
+            [part for n in range(17) for part in ("--auditor", f"0x{n:040x}")],
+            "17; must be at most 16",
+        ),
     ],
 )
 def test_wrong_options_of_a_store_are_refused(

@@ -76,7 +76,7 @@ def test_a_sender_with_code_pays_nobody(
     monkeypatch.setattr(EmbeddedChain, "code", lambda *_: code)
     for where in (node, ["--home", tmp_path]):
         said = refusal("chain", "fund", ONE, "--amount", "1", *where)
-        assert "(EIP-7702): the ledger refuses transactions of accounts with code" in said
+        assert "(EIP-7702), and the ledger refuses transactions of accounts with code" in said
     deployed = refusal(*SMOKE, "--dry-run", "--home", tmp_path / "new", *node)
     assert "(EIP-7702)" in deployed
     assert chain.head().number == 0
@@ -95,7 +95,7 @@ def test_the_homes_own_chain_pays_its_test_money(tmp_path: Path) -> None:
 @pytest.mark.parametrize("amount", ["0", "-1", "nan", "inf", "1e90", "much", "", "9" * 99])
 def test_what_is_no_amount_is_refused(amount: str, tmp_path: Path) -> None:
     said = refusal("chain", "fund", ONE, f"--amount={amount}", "--home", tmp_path)
-    assert "an amount is a number over 0" in said
+    assert "must be a number above 0" in said
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_what_is_no_amount_is_refused(amount: str, tmp_path: Path) -> None:
     [
         (["0x12"], "is not an address"),
         ([ONE, ONE], "is given twice"),
-        (["0x" + "00" * 20], "the zero address are lost"),
+        (["0x" + "00" * 20], "zero address, and payments to it are lost"),
         ([address_of(TEST_KEYS[0]).swapcase().replace("X", "x")], "its checksum is wrong"),
         ([address_of(TEST_KEYS[0])], "is the sender's own account"),
     ],
@@ -120,7 +120,7 @@ def test_who_cannot_pay_all_pays_nobody(
 ) -> None:
     monkeypatch.setenv("CMFL_PRIVATE_KEY", POOR.hex())
     said = refusal("chain", "fund", ONE, "--amount", "1", *node)
-    assert "owns 0 ETH, and is to pay 1 ETH and the gas; nothing was sent" in said
+    assert "has 0 ETH, and needs 1 ETH plus gas; nothing was sent" in said
     assert chain.head().number == 0
 
 
@@ -269,7 +269,7 @@ def test_the_data_fee_is_that_of_the_op_stack() -> None:
     ("price", "refused"),
     [
         *(("5", "5: give GAS,TOKEN"), ("1,2,3,4", "1,2,3,4: give GAS,TOKEN"), ("", ": give GAS")),
-        *(("cheap,3000", "cheap: an amount is a number over 0"), ("1,0", "0: an amount is")),
+        *(("cheap,3000", "cheap: must be a number above 0"), ("1,0", "0: must be")),
         *(("1,2,nan", "nan: an amount is"), ("1wei,2", "1wei: an amount is")),
     ],
 )
@@ -289,7 +289,7 @@ def test_gas_over_the_cap_sends_nothing(
 ) -> None:
     for dry in ([], ["--dry-run"]):
         said = refusal(*(*SMOKE, "--home", tmp_path, *node, *dry), *("--max-fee", "0.5"))
-        assert "over the cap of 500000000" in said
+        assert "above the cap of 500000000" in said
     assert chain.head().number == 0
 
 

@@ -119,4 +119,4 @@ def test_no_source_is_printed_that_is_not_the_contracts(
     monkeypatch.setattr("cmfl.commands.chain.HERE", tmp_path)
     said = refusal("contract", "source", "--home", copy)
     assert f"{tmp_path}/" in said
-    assert " was changed: reinstall cmfl" in said
+    assert " was changed; reinstall cmfl" in said

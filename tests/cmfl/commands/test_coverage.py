@@ -164,7 +164,7 @@ def test_what_cannot_be_attested_is_refused(signed: Audited, tmp_path: Path) -> 
     assert "--sign with --poisoned" in refusal(*asked, "--poisoned")
     for command in (("coverage",), ("verify", "training")):
         missing = refusal(*command, "--home", signed.home, "--mailbox", tmp_path / "nowhere")
-        assert "is no folder" in missing, "else a slip of the pen looks like no mail"
+        assert "is not a local folder" in missing, "else a slip of the pen looks like no mail"
     (tmp_path / "file").write_text("")
     assert refusal(*asked, "--mailbox", tmp_path / "file")
     assert "address" in refusal("coverage", "--home", signed.home, "--auditor", "0x12")
@@ -259,7 +259,7 @@ def test_command_service_and_python_give_one_coverage(audited: Audited) -> None:
         assert succeeds("coverage", "--api", url, *options).json == ours.as_dict()
         connected = cmfl_package.connect(url)
         assert cmfl_package.coverage(connected).as_dict() == home.as_dict()
-        assert "no chain" in refusal("coverage", "--api", url, "--mailbox", audited.home)
+        assert "not a chain" in refusal("coverage", "--api", url, "--mailbox", audited.home)
         assert "no effect" in refusal("coverage", "--api", url, "--blobs", audited.home)
         assert "1..9" in refusal("coverage", "--api", url, "--rounds", "1..9")
     (row,) = [row for row in home.updates if row["verdict"] == "disputed"]
@@ -366,7 +366,7 @@ def test_an_audit_reports_training_apart_from_its_steps(home: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--round", "1", "--rounds", "1..2"], "--round and --rounds: give one of them"),
+        (["--round", "1", "--rounds", "1..2"], "--round and --rounds exclude each other; give one"),
         (["--salt", "0x12", "--client", "1"], "--salt: must be 64 hex digits"),
         (["--report", "/"], "--report /: is a folder"),
     ],

@@ -77,8 +77,8 @@ def test_without_exactly_one_secret_nothing_is_printed(
 ) -> None:
     monkeypatch.setenv("CMFL_PRIVATE_KEY", owner_key(0).hex())
     salt = ["--salt", "0x" + "11" * 32]
-    assert "give the one secret" in refusal(*files.digest())
-    assert "give the one secret" in refusal(*files.digest(*salt, *files.key("me.json")))
+    assert "needs exactly one of --keystore" in refusal(*files.digest())
+    assert "needs exactly one of --keystore" in refusal(*files.digest(*salt, *files.key("me.json")))
     password = ["--password-file", files.folder / "password"]
     assert "--password-file has no effect" in refusal(*files.digest(*salt, *password))
     assert "--salt: must be 64 hex digits" in refusal(*files.digest("--salt", "0x1122"))

@@ -102,7 +102,7 @@ def test_a_simulation_without_its_journal_is_broken(played: Path) -> None:
         copy = shutil.copytree(played, played.parent / kept)
         for name in {"metrics.jsonl", "model.safetensors", "environments.jsonl"} - {kept}:
             (copy / "runs" / "run" / name).unlink()
-        assert "begin another run instead" in checks(copy, code=1)["run run"], kept
+        assert "start another run" in checks(copy, code=1)["run run"], kept
 
 
 @pytest.mark.parametrize("node", ["played"], indirect=True)

@@ -35,9 +35,9 @@ READING = (("rounds", "list"), ("rounds", "show", 1), ("clients", "list"), ("aud
     [
         (["--preset", "huge"], "unknown preset 'huge'; known are digits"),
         (["--preset", "smoke", "--workers", "0"], "machine.workers: Input should be greater"),
-        (["--preset", "smoke", "--run", "a/b"], "run name 'a/b': letters, digits"),
+        (["--preset", "smoke", "--run", "a/b"], "run name 'a/b': must be up to 64"),
         (["--resume"], "there is no run 'run' in"),
-        (["--resume", "--preset", "smoke"], "--resume takes the run's own configuration"),
+        (["--resume", "--preset", "smoke"], "--resume uses the run's configuration"),
     ],
 )
 def test_wrong_options_of_a_run_are_refused(
@@ -62,7 +62,7 @@ def test_a_recorded_configuration_that_was_changed_is_refused_as_another(copy: P
 
 def test_an_existing_run_is_not_begun_again(copy: Path) -> None:
     said = refusal("run", "--preset", "smoke", "--home", copy)
-    assert "there is a run 'run' in" in said
+    assert "already has a run 'run'" in said
     assert "resume it, or name another" in said
 
 
@@ -306,7 +306,7 @@ def test_an_unreachable_node_is_refused(home: Path, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("key")
 def test_what_is_no_address_of_a_node_is_refused(home: Path) -> None:
     said = refusal("rounds", "list", "--home", home, "--rpc-url", "ftp://here", "--chain-id", 1)
-    assert said.startswith("the node's URL: the address is not ")
+    assert said.startswith("the node's URL: the address must be ")
 
 
 def test_a_node_needs_its_chain_id_and_a_sender(
@@ -348,7 +348,7 @@ def test_an_unreadable_keystore_is_no_internal_error(tmp_path: Path) -> None:
     work = {"c": 2**40, "prf": "hmac-sha256", "dklen": 32, "salt": "00"}
     crypto = {"cipher": "aes-128-ctr", "kdf": "pbkdf2", "kdfparams": work}
     (tmp_path / "key.json").write_text(json.dumps({"version": 3, "crypto": crypto}))
-    assert "key.json: no keystore: iteration value" in refusal(*with_keystore(tmp_path))
+    assert "key.json: is not a keystore (iteration value" in refusal(*with_keystore(tmp_path))
     (tmp_path / "key.json").write_text("[" * 100_000)
     assert "key.json: not JSON: nested more than" in refusal(*with_keystore(tmp_path))
 
@@ -367,7 +367,7 @@ def test_a_wrong_password_is_refused_and_the_right_one_signs(tmp_path: Path) -> 
 def test_what_the_disk_refuses_is_one_line_too(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("a file where a folder should be")
     said = refusal("run", "--preset", "smoke", "--home", tmp_path)
-    assert said == f"{tmp_path / 'runs'}: there is a file where a folder belongs"
+    assert said == f"{tmp_path / 'runs'}: is a file, but must be a folder"
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def test_a_cell_is_reproducible_and_its_home_can_be_kept(out: Path, tmp_path: Pa
     assert f"{CELL} came out again: the same head, and all its numbers" in text
     assert "PASSED: all ten steps hold for all 1 rounds" in text
     assert succeeds("rounds", "list", "--home", home, "--json").json
-    assert refusal(*audit) == f"--home {home}: is there already; name a folder to make"
+    assert refusal(*audit) == f"--home {home}: exists; name a new folder"
 
 
 def test_interrupted_it_says_how_to_go_on(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_interrupted_it_says_how_to_go_on(tmp_path: Path) -> None:
     assert result.code == 130
     assert result.out == ""
     again = f"experiment run {path} --jobs 1 --out {tmp_path} --quick"
-    assert "interrupted; all rows are saved; continue with:" in result.err
+    assert "interrupted, and all rows are saved; to continue, run" in result.err
     assert again in result.err
     assert len(seen) == 1
     assert "1 new rows" in succeeds(*command).out
@@ -118,7 +118,7 @@ def test_interrupted_it_says_how_to_go_on(tmp_path: Path) -> None:
     [
         (("run", "nothing"), "unknown experiment 'nothing'; known are normal, "),
         (("audit", MINI, "nothing"), "experiment mini has no cell 'nothing'; it has 8, such as"),
-        (("plot",), "has no rows of all: make them by experiment run"),
+        (("plot",), "has no rows of all; create them with cmfl experiment run"),
         (("run", MINI, "--seeds", 0), "Invalid value for '--seeds': Input should be greater than"),
     ],
 )

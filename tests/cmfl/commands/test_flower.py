@@ -42,15 +42,15 @@ def test_the_settings_of_a_project_are_those_that_were_given(tmp_path: Path) -> 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     (tmp_path / "app").mkdir()
     (tmp_path / "app" / "mine").touch()
-    assert "nothing is overwritten" in refusal("flower", "new", tmp_path / "app")
+    assert "is not overwritten" in refusal("flower", "new", tmp_path / "app")
     (tmp_path / "file").touch()
-    assert "nothing is overwritten" in refusal("flower", "new", tmp_path / "file")
+    assert "is not overwritten" in refusal("flower", "new", tmp_path / "file")
     assert [path.name for path in (tmp_path / "app").iterdir()] == ["mine"]
 
 
 @pytest.mark.parametrize("name", ["My App", "1app", "a" * 41, "a_b"])
 def test_names_that_are_no_app_s_are_refused(tmp_path: Path, name: str) -> None:
-    assert "the folder's name becomes the app's" in refusal("flower", "new", tmp_path / name)
+    assert "the folder's name must be at most" in refusal("flower", "new", tmp_path / name)
     assert not (tmp_path / name).exists()
 
 

@@ -299,5 +299,5 @@ def test_an_audit_names_each_unavailable_blob(
     blob = shown["record"]["digest"].removeprefix("0x")
     found = lied_to(liar, blob, flipped, "audit", *node, "--jobs", 1)
     assert found.code == 3
-    assert f"blob {blob} cannot be read: {liar.url} gives other bytes" in found.out
+    assert f"blob {blob} cannot be read: {liar.url} returned other bytes" in found.out
     assert lied_to(liar, "/v1/blobs/", dripping, "audit", *node, "--jobs", 1).code == 3

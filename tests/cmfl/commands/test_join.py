@@ -224,7 +224,7 @@ def test_other_samples_than_the_registered_ones_are_refused(
     result = cmfl(*federation.join(0, tmp_path), *other, "--json")
     assert (result.code, result.json["ready"]) == (1, False)
     assert {check for check, state in states(result).items() if state == "missing"} == {"data"}
-    refused = "the training samples are not those that were registered: their digest was 0x"
+    refused = "the training samples differ from the registered ones; expected digest 0x"
     assert refused in found(result, "data")
     worker = ["worker", *federation.options, "--blobs", federation.blobs]
     folders = ["--mailbox", federation.folder / "mail", "--folder", tmp_path / "w"]
@@ -241,7 +241,7 @@ def test_other_samples_than_the_registered_ones_are_refused(
 def test_an_unregistered_or_absent_key_is_named(federation: Federation, tmp_path: Path) -> None:
     result = cmfl(*federation.join(0, tmp_path, "--json", key=federation.key(7)))
     assert result.code == 1
-    assert "is none of the run's 6 registered clients" in found(result, "key")
+    assert "is not one of the run's 6 registered clients" in found(result, "key")
     later = {check for check, state in states(result).items() if state == "not-looked-at"}
     assert later == {"funds", "blobs", "mailbox", "data"}
     nowhere = ["--keystore", tmp_path / "none.json"]
@@ -308,17 +308,17 @@ def test_invalid_folders_urls_and_servers_are_named(federation: Federation, tmp_
     ]
     result = cmfl(*arguments)
     assert result.code == 1
-    assert found(result, "folder").startswith(f"--folder {file}: it or one of its parents is no")
+    assert found(result, "folder").startswith(f"--folder {file}: the path or one of its")
     assert found(result, "mailbox").startswith("http://127.0.0.1:1: unreachable")
     # No block is so deep yet: what is final is as old as the chain.
     assert states(result)["finality"] == "warning"
     assert "and the first view begins 2 s after a window has closed" in found(result, "finality")
     assert "--confirmations 1000" in result.json["command"], "as it was looked at"
     worker = ["worker", *federation.options, "--blobs", federation.blobs, "--folder", file]
-    assert "is no folder; a worker keeps its journal" in refusal(*worker, *federation.key(0))
+    assert "is not a folder; name a separate folder" in refusal(*worker, *federation.key(0))
     nowhere = cmfl(*federation.join(0, tmp_path), "--rpc-url", "nonsense", "--json")
     assert nowhere.code == 1
-    assert "is not an http or https URL" in found(nowhere, "chain")
+    assert "must be an http or https URL" in found(nowhere, "chain")
     assert '--rpc-url "$CMFL_RPC_URL"' in nowhere.json["command"]
 
 
@@ -365,9 +365,9 @@ def test_deploying_with_owners_goes_by_what_they_have_signed(
 ) -> None:
     registry = federation.folder / "registry.json"
     arguments = ["deploy", "--registry", registry, "--home", tmp_path / "home"]
-    assert "have signed for run fed, not for run" in refusal(*arguments, *AGREED)
+    assert "signed for run fed, not for run" in refusal(*arguments, *AGREED)
     said = refusal(*arguments, "--run", "fed", *AGREED, "--set", "training.learning_rate=0.9")
-    assert "have signed for settings 0x" in said
+    assert "signed for settings 0x" in said
     count = ("--set", "protocol.clients=8")
     assert "the registry has 6 clients" in refusal(*arguments, "--run", "fed", *AGREED, *count)
     assert not (tmp_path / "home").exists()
@@ -377,7 +377,7 @@ def test_deploying_with_owners_goes_by_what_they_have_signed(
     ]
     assert "0x" + shown["registry"][2:] in succeeds("registry", "show", registry).out
     refused = ["registry", "gather", federation.folder / "entries", "--out", registry]
-    assert "the file exists already, and is not overwritten" in refusal(*refused)
+    assert "exists, and is not overwritten" in refusal(*refused)
     entry = json.loads((federation.folder / "entries" / "0.json").read_text())
     (tmp_path / "0.json").write_text(json.dumps(entry | {"samples": 999}))
     out = ("--out", tmp_path / "forged.json")
@@ -432,7 +432,7 @@ def test_a_worker_that_is_asked_to_leave_is_waited_for(
 ) -> None:
     monkeypatch.setattr("cmfl.commands.worker.LOOK_SECONDS", 0.01)
     worker = WorkerFolder(tmp_path / "worker")
-    assert "no worker runs on it" in refusal("leave", "--folder", worker.path)
+    assert "no worker is running" in refusal("leave", "--folder", worker.path)
     begun = threading.Event()
 
     def work() -> None:

@@ -90,7 +90,7 @@ def test_two_keystores_need_a_choice_where_one_key_signs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     said = refusal(*command, "--keystore", "one.json", "--keystore", "other.json")
-    assert said == "--keystore is given 2 times (one.json, other.json): this command takes one key"
+    assert said == "--keystore is given 2 times (one.json, other.json); give one key"
     assert not [*tmp_path.iterdir()]
 
 
@@ -98,7 +98,7 @@ def test_a_key_without_a_password_is_not_made(tmp_path: Path) -> None:
     keystore, empty = tmp_path / "me.json", tmp_path / "empty"
     empty.write_text("\n")
     arguments = ["keys", "new", "--keystore", keystore, "--password-file"]
-    assert "an empty password protects nothing" in refusal(*arguments, empty)
+    assert "the password is empty" in refusal(*arguments, empty)
     assert "cannot be read" in refusal(*arguments, tmp_path / "none")
     assert not keystore.exists()
 

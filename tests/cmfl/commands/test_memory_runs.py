@@ -68,7 +68,7 @@ def test_a_home_on_a_node_says_how_to_name_it(tmp_path: Path) -> None:
     for command in (("rounds", "list"), ("blobs", "list", "--round", "1"), ("blobs", "serve")):
         said = refusal(*command, "--home", tmp_path)
         assert said.startswith(f"there is no chain at {tmp_path / 'chain.sqlite'}: is the disk")
-        assert said.endswith("fed was deployed on a node, name that with --rpc-url and --chain-id")
+        assert said.endswith("fed is on a node, give --rpc-url and --chain-id")
 
 
 RUN = ("run", "--preset", "smoke", "--rounds", 1, "--set", "machine.ledger=memory", "--json")

@@ -68,7 +68,7 @@ def test_a_missing_folder_is_made_only_if_allowed(home: Path, tmp_path: Path) ->
     out = tmp_path / "new" / "model.safetensors"
     asked = ("model", "export", "--home", home, "--out", out)
     with patch("sys.stdin", io.StringIO()):
-        assert f"there is no folder {out.parent}; --make-folder makes it" in refusal(*asked)
+        assert f"there is no folder {out.parent}; create it with --make-folder" in refusal(*asked)
     with patch("sys.stdin", Terminal("n\n")):
         assert cmfl(*asked).code == 2
     assert not out.parent.exists()
@@ -126,11 +126,9 @@ def test_a_mean_of_more_models_than_there_are_is_refused(home: Path, tmp_path: P
     export = ("model", "export", "--home", home, "--out", tmp_path / "mean.safetensors")
     decided = decided_rounds(home)
     sentence = refusal(*export, "--average", len(decided) + 1)
-    assert sentence.startswith(
-        f"--average {len(decided) + 1}: rounds decided {len(decided)} models"
-    )
+    assert sentence.startswith(f"--average {len(decided) + 1}: must be at most {len(decided)}")
     first = ("--round", first_decided(home))
-    assert refusal(*export, *first, "--average", 2).startswith("--average 2: rounds decided 1 ")
+    assert refusal(*export, *first, "--average", 2).startswith("--average 2: must be at most 1,")
     for number in ("0", "-1", "1001", "x"):
         assert "--average" in refusal(*export, "--average", number)
     assert not any(tmp_path.iterdir())
@@ -142,7 +140,7 @@ def test_a_round_that_made_no_model_is_refused(home: Path, tmp_path: Path) -> No
     out = tmp_path / "model.safetensors"
     for number in (abandoned, 999):
         sentence = refusal("model", "export", "--home", home, "--round", number, "--out", out)
-        assert sentence == f"round {number} was not decided: it has made no model"
+        assert sentence == f"round {number} was not decided, so it has no model"
     assert not out.exists()
 
 

@@ -61,8 +61,8 @@ def test_node_options_are_refused_without_a_node(tmp_path: Path, option: str, va
     for command in ("run", "deploy"):
         said = refusal(command, "--preset", "smoke", "--home", home, option, value)
         assert said == (
-            f"{option} has no effect without --rpc-url or CMFL_RPC_URL: the home's own chain "
-            f"needs none"
+            f"{option} has no effect without --rpc-url or CMFL_RPC_URL, because the home's "
+            "own chain does not need it"
         )
     assert not home.exists()
 
@@ -249,13 +249,15 @@ def test_a_resumed_run_never_makes_a_chain(copy: Path) -> None:
     for path in copy.glob("chain.sqlite*"):
         path.unlink()
     said = refusal("run", "--home", copy, "--resume")
-    assert said.startswith(f"there is no chain at {copy}/chain.sqlite: is the disk mounted")
+    assert said.startswith(
+        f"there is no chain at {copy}/chain.sqlite; check that the disk is mounted"
+    )
     assert not (copy / "chain.sqlite").exists()
 
 
 def test_a_roll_back_is_accepted_by_name_only(copy: Path) -> None:
     assert refusal("run", "--home", copy, "--accept-rollback") == (
-        "--accept-rollback goes with --resume"
+        "--accept-rollback needs --resume"
     )
     succeeds("run", "--home", copy, "--resume", "--accept-rollback")
 
@@ -269,14 +271,14 @@ def test_a_rollback_before_the_contract_is_refused_first(copy: Path) -> None:
         assert done.rowcount == 1
     note = (copy / "chain.sqlite.head").read_bytes()
     said = refusal("run", "--home", copy, "--resume", "--accept-rollback")
-    assert "ends with block 0, and the contract of run 'run' was created in block 1" in said
-    assert "put back a newer copy" in said
+    assert "ends with block 0, but the contract of run 'run' is in block 1" in said
+    assert "Restore a newer copy" in said
     assert (copy / "chain.sqlite.head").read_bytes() == note
 
 
 def test_a_head_of_another_form_is_a_wrong_option(home: Path) -> None:
     said = refusal("audit", "--home", home, "--head", "0x12")
-    assert "'--head': a head is 0x and 64 hex digits" in said
+    assert "'--head': must be a head, 0x and 64 hex digits" in said
 
 
 def test_doctor_looks_at_the_node_its_contract_and_the_account(url: str, tmp_path: Path) -> None:
@@ -310,7 +312,7 @@ def test_doctor_names_poor_accounts_and_a_missing_one(
     doctor = ["doctor", "--home", tmp_path, "--rpc-url", url, "--chain-id", DEFAULT_CHAIN_ID]
     assert "none: to write there, give --keystore or set CMFL_PRIVATE_KEY" in succeeds(*doctor).out
     keystore = keystore_in(tmp_path, bytes([9] * 32))
-    poor = f"has 0 ETH on chain {DEFAULT_CHAIN_ID}: send it some"
+    poor = f"has 0 ETH on chain {DEFAULT_CHAIN_ID}; send some"
     result = cmfl(*doctor, *keystore[:2])
     assert (result.code, poor in result.out) == (1, True)
     monkeypatch.setenv("CMFL_PRIVATE_KEY", "09" * 32)

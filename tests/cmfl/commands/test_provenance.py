@@ -494,10 +494,10 @@ def test_wrong_options_are_refused_before_an_audit(
     assert "No such file" in refusal("verify", "attestation", out, "--home", home)
     assert str(RoundNotEndedError(0, 0)) == "round 1 has not ended in a final block: none has"
     api = ("--api", "http://127.0.0.1:1")
-    assert "gives blobs, and no chain" in refusal("export", "mlbom", "--out", out, *api)
+    assert "serves blobs, not a chain" in refusal("export", "mlbom", "--out", out, *api)
     node = ("--rpc-url", "http://127.0.0.1:1", "--chain-id", 1, "--address", f"0x{'11' * 20}")
     sentence = refusal("verify", "attestation", full, *api, *node)
-    assert "without their signatures: name the mailbox" in sentence
+    assert "without signatures; name the mailbox" in sentence
 
 
 def test_facts_need_no_file_of_the_run(home: Path, copy: Path) -> None:

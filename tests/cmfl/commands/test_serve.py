@@ -74,7 +74,7 @@ def test_what_is_no_place_for_mail_is_refused(tmp_path: Path) -> None:
 def test_a_rule_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     gone = refusal("serve", "--home", tmp_path, "--rules", tmp_path / "gone.py")
     assert "gone.py cannot be read" in gone
-    assert "belongs to no installed package" in refusal("serve", "--rules", "no_such_package")
+    assert "is not in an installed package" in refusal("serve", "--rules", "no_such_package")
 
 
 def test_a_token_that_is_none_is_refused_and_not_shown(tmp_path: Path) -> None:

@@ -122,5 +122,5 @@ def test_a_section_or_one_setting_can_be_asked_for() -> None:
     (seed,) = csv.DictReader(io.StringIO(succeeds("settings", "seed", "--csv").out))
     assert (seed["name"], seed["default"]) == ("seed", "0")
     said = refusal("settings", "weather")
-    assert said.startswith("settings weather: there are no such; there are protocol, data, model")
+    assert said.startswith("settings weather: unknown section; must be one of protocol")
     assert said.endswith("attacks, faults, rules")

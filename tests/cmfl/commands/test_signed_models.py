@@ -225,7 +225,7 @@ def test_keys_that_cannot_sign_are_refused_first(
 
 def test_a_private_key_is_no_public_one(signed: Path, keys: Path, home: Path) -> None:
     asked = ("verify", "attestation", signed, "--home", home, "--key", keys / "own.pem")
-    assert "is no PEM key of the right kind" in refusal(*asked)
+    assert "is not a PEM key of the required kind" in refusal(*asked)
 
 
 @KNOWN_AUDIT

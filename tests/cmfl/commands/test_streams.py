@@ -19,7 +19,7 @@ from tests.processes import Forked, Forks
 pytestmark = SHARED
 
 FULL = Path("/dev/full")
-NOT_WHOLE = "cmfl: standard output: No space left on device: not everything was printed\n"
+NOT_WHOLE = "cmfl: standard output: No space left on device; some output is missing\n"
 
 
 def begun(into: str, *arguments: object, **variables: str) -> subprocess.Popen[str]:
@@ -107,7 +107,7 @@ def test_a_limited_stream_shows_another_character_or_its_code(home: Path) -> Non
     assert out.isascii()
     code, _, err = ended(begun("", "runs", "show", "å…", "--home", home, **plain))
     assert code == 2
-    assert err.startswith("cmfl: run name '\\xe5...': letters, digits")
+    assert err.startswith("cmfl: run name '\\xe5...': must be up to 64")
 
 
 def test_a_command_without_a_verdict_fails_only_with_the_machine(

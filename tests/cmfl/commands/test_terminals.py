@@ -142,7 +142,7 @@ def test_csv_and_json_are_one_or_the_other(home: Path) -> None:
     assert list(read) == list(rows[0])
     assert (read["run"], read["head"]) == (rows[0]["run"], rows[0]["head"])
     said = refusal("runs", "list", "--home", home, "--csv", "--json")
-    assert said == "--csv and --json: give one of them"
+    assert said == "--csv and --json exclude each other; give one"
 
 
 def test_no_password_is_asked_for_where_it_would_be_seen() -> None:

@@ -106,10 +106,10 @@ def test_what_cannot_be_watched_is_refused(live: LiveFederation) -> None:
     assert "name a service with a mailbox" in refusal("watch")
     with serving(Settings(home=live.home, mailbox=str(live.mailbox))) as client:
         told = refusal("watch", "--api", client.base_url, "--worker", "nowhere")
-    assert "nowhere/status.json: no worker has ever run on this folder" in told
+    assert "nowhere/status.json: no worker has run on this folder" in told
     with serving(Settings(home=live.home)) as client:
         told = refusal("watch", "--api", client.base_url)
-    assert "this service reads no mailbox" in told
+    assert "this service does not read a mailbox" in told
 
 
 class Away:

@@ -257,7 +257,7 @@ def test_a_log_is_verified_file_by_file(witnessed: Published, tmp_path: Path) ->
     tile.write_bytes(tile.read_bytes()[::-1])
     done = cmfl("log", "verify", damaged, "--log", witnessed.key)
     assert (done.code, done.out) == (1, "")
-    assert "tile/0/000.p/3 does not hash" in done.err
+    assert "tile/0/000.p/3 does not match" in done.err
     tile.unlink()
     assert cmfl("log", "verify", damaged, "--log", witnessed.key).code == 3
 
@@ -292,7 +292,7 @@ def test_a_head_is_proven_offline_and_holds_a_clients_proof(
     done = cmfl(*checked)
     assert (done.code, done.out) == (1, "")
     proof.write_bytes(changed[:40])
-    assert "is no proof of a logged head" in refusal(*checked)
+    assert "is not a proof of a logged head" in refusal(*checked)
     assert "has 3 rounds" in refusal("log", "prove", *given[:-3], 4, "--out", proof)
 
 
@@ -311,7 +311,7 @@ def test_a_head_that_too_few_have_cosigned_is_left_open(
 
 @pytest.mark.parametrize(
     ("policy", "sentence"),
-    [("quorum none", "quorum none asks for no witness"), (None, "No such file or directory")],
+    [("quorum none", "quorum none requires no witness"), (None, "No such file or directory")],
 )
 def test_a_wrong_policy_is_refused(
     witnessed: Published, tmp_path: Path, policy: str | None, sentence: str
@@ -346,7 +346,7 @@ def test_the_key_of_a_witness_is_no_key_of_a_log(witnessed: Published, tmp_path:
         ("log", "prove", place, "--round", 1, "--out", tmp_path / "proof"),
         ("witness", "serve", *state, "--port", 0),
     ):
-        assert "is a witness's, and must be a log's" in refusal(*given, *key)
+        assert "is a witness's; must be a log's" in refusal(*given, *key)
 
 
 def test_a_killed_witness_process_goes_on_where_it_was(

@@ -140,7 +140,7 @@ def stopped_once_it_runs(folder: Path) -> Iterator[None]:
 
 
 def test_refuses_what_it_cannot_take_part_with(served: Served, tmp_path: Path) -> None:
-    assert "--rpc-url must be given" in refusal("worker", "--folder", tmp_path)
+    assert "--rpc-url is required" in refusal("worker", "--folder", tmp_path)
     assert "--blobs must be given" in refusal("worker", *served.options[:6], "--folder", tmp_path)
     wrong_chain = [7 if option == served.node[3] else option for option in served.options]
     key = ("--keystore", served.keystores[0], "--folder", tmp_path)
@@ -299,9 +299,9 @@ def test_one_process_plays_a_run_that_a_stranger_audits(
 
 
 def test_a_status_that_nobody_wrote_is_refused(tmp_path: Path) -> None:
-    assert "no worker has ever run" in refusal("worker", "--status", "--folder", tmp_path)
+    assert "no worker has run" in refusal("worker", "--status", "--folder", tmp_path)
     (tmp_path / "status.json").write_text("[1]")
-    assert "no status" in refusal("worker", "--status", "--folder", tmp_path)
+    assert "is not a status" in refusal("worker", "--status", "--folder", tmp_path)
 
 
 def test_a_worker_waiting_for_its_node_says_so(tmp_path: Path) -> None:

@@ -386,8 +386,8 @@ def test_a_row_becomes_numbers() -> None:
     ("settings", "named"),
     [
         (("track.project=mine",), "track: project is set, but none of track.mlflow"),
-        (("track.mlflow=http://me:secret@host",), "track.mlflow: a URL with a user or a password"),
-        (("track.tensorboard=s3://bucket",), "track.tensorboard: must be a folder, and no URL"),
+        (("track.mlflow=http://me:secret@host",), "track.mlflow: a URL must not contain a user"),
+        (("track.tensorboard=s3://bucket",), "track.tensorboard: must be a folder, not a URL"),
         (("track.comet=w",), "track.comet: there is no such setting"),
     ],
 )
@@ -436,7 +436,7 @@ def test_trackers_change_no_document_and_no_digest(tracked: Path) -> None:
 
 def test_runs_of_several_owners_are_not_tracked_live(tmp_path: Path) -> None:
     settings = (f"track.wandb={tmp_path}",)
-    with pytest.raises(ConfigurationError, match="track: only `cmfl run`"):
+    with pytest.raises(ConfigurationError, match="track: applies to `cmfl run` only"):
         shared_configuration("smoke", settings=settings)
-    with pytest.raises(ConfigurationError, match="track: only `cmfl run`"):
+    with pytest.raises(ConfigurationError, match="track: applies to `cmfl run` only"):
         plan_of(("settings = [", f'settings = ["{settings[0]}", '))

@@ -268,7 +268,7 @@ def test_distances_out_of_range_can_be_read() -> None:
         (("base",), bytes(31), "is not 32 bytes"),
         (("trainers",), client_list(ids(5, 4)), "clients are not strictly ascending"),
         (("trainers",), client_list(ids(4, 4)), "clients are not strictly ascending"),
-        (("trainers",), bytes(7), "7 bytes are no list of clients"),
+        (("trainers",), bytes(7), "7 bytes are not a list of clients"),
         (("trainers",), client_list(ids(4)), "16 bytes are not 1 float64 distances"),
         (("distances",), bytes(15), "15 bytes are not 2"),
         (("members",), client_list(ids(2, 0)), "clients are not strictly ascending"),

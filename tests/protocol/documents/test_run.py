@@ -88,7 +88,7 @@ def test_only_a_non_default_payload_form_is_in_the_document() -> None:
 @pytest.mark.parametrize(
     ("payload", "fact"),
     [
-        ("float32", "payload = float32 is the default: omit it"),
+        ("float32", "payload = float32 is the default; omit it"),
         ("q4", "payload = q4 is none of float32, q8"),
         (8, "payload is not of type str"),
     ],
@@ -109,7 +109,7 @@ def test_only_a_users_own_distance_is_in_the_document() -> None:
 @pytest.mark.parametrize(
     ("strategy", "distance", "fact"),
     [
-        (1, "squared", "distance = squared is the default: omit it"),
+        (1, "squared", "distance = squared is the default; omit it"),
         (1, "l2", "distance = l2 is neither squared nor a function"),
         (3, OWN, "cannot be set with strategy 3"),
         (1, True, "distance is not of type str"),
@@ -173,7 +173,7 @@ def test_the_clients_claim_fewer_than_two_to_the_53_samples() -> None:
         if fits:
             assert decode_run(data).registry[0] == first
             continue
-        with pytest.raises(EncodingError, match="fewer than 2\\^53 can be"):
+        with pytest.raises(EncodingError, match="must be fewer than 2\\^53"):
             decode_run(data)
 
 

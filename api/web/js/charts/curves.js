@@ -16,7 +16,7 @@ export function curves(label, rounds, series, { format = String, range = null } 
   const frame = h("div", { class: "curves", role: "img", "aria-label": label });
   const chart = { frame, rounds, series, format, range, plot: null };
   drawn.add(chart);
-  sizes.observe(frame); // which tells when the page has it, however long the page's other parts take
+  sizes.observe(frame); // reports when the element is on the page and has a size
   return h("figure", {}, frame, legend(series));
 }
 

@@ -1,4 +1,4 @@
-// Distances that each member tells of each update: a member a line, an update a column.
+// Distances of updates as reported by members: one row per member, one column per update.
 
 import { s } from "../dom.js";
 import { distance } from "../format.js";

@@ -8,7 +8,7 @@ const TOP = 22;
 const ROOM = 1_120;
 const WIDEST = 110;
 
-/** What each mark is called; the shape says it as the colour does. */
+/** The name of each mark; shape and colour have the same meaning. */
 export const MARKS = {
   accepted: "accepted",
   not_accepted: "ranked, not accepted",
@@ -29,7 +29,7 @@ export const MARKS = {
 /** Return the strip of some rounds.
  *
  * `columns` are round numbers; `rows` are `{label, cells}`, a cell `{mark, banned, href, title}`,
- * a text for a line that tells something of each round, or null.
+ * a text for each round, or null.
  */
 export function strip(label, columns, rows) {
   const pitch = Math.max(CELL, Math.min(WIDEST, Math.floor((ROOM - LEFT) / columns.length)));
@@ -49,7 +49,7 @@ export function strip(label, columns, rows) {
   return chart;
 }
 
-/** Return what the marks mean, for those that are there. */
+/** Return the meaning of the marks that are used. */
 export function legend(marks) {
   const shown = Object.keys(MARKS).filter((mark) => marks.has(mark));
   return h("ul", { class: "legend" }, ...shown.map((mark) =>

@@ -1,4 +1,4 @@
-// The clients of a run: their counts, and all that one of them did.
+// The clients of a run: their counts, and one client's rounds.
 
 import { MARKS, legend, strip } from "../charts/strip.js";
 import { commitmentCheck } from "../checks.js";
@@ -43,7 +43,7 @@ export async function clients(place, signal) {
     state: deployment.state,
     nodes: [
       h("header", { class: "head" }, h("h1", {}, "Clients of ", told(deployment.run)), await tabs(deployment, "clients")),
-      section("What each did", counting(list), table("What each client did", columns, rows),
+      section("Activity of each client", counting(list), table("Activity of each client", columns, rows),
         h("p", { class: "pager" },
           cursor ? h("a", { href: runLink(path, "/clients") }, "first page") : null,
           list.next_cursor ? h("a", { href: runLink(path, "/clients", { cursor: list.next_cursor }) }, "next page →") : null)),
@@ -77,7 +77,7 @@ export async function client(place, signal) {
       h("p", { class: "quiet" }, counting(answer)),
       statements(answer.ban),
       picture(path, one.client, list.rounds),
-      section("Round by round", list.rounds.length ? roundsOf(path, one.client, list.rounds) : h("p", {}, "It took part in no round on this page."),
+      section("Round by round", list.rounds.length ? roundsOf(path, one.client, list.rounds) : h("p", {}, "The client took part in no round on this page."),
         h("p", { class: "pager" },
           cursor ? h("a", { href: runLink(path, `/clients/${one.client}`) }, "newest rounds") : null,
           list.next_cursor ? h("a", { href: runLink(path, `/clients/${one.client}`, { cursor: list.next_cursor }) }, "earlier rounds →") : null)),
@@ -92,14 +92,14 @@ function heading(path, one, ban, deployment) {
     facts([
       ["address", digest(one.address, "address")],
       [term("samples"), whole(one.samples)],
-      ban && [term("banned"), `${wordFor(BANS, ban.signed_twice?.name ?? "unknown")}, proven by both statements below in block ${whole(ban.block)} `, digest(ban.transaction, "transaction")],
+      ban && [term("banned"), `${wordFor(BANS, ban.signed_twice?.name ?? "unknown")}, proven by the two statements below; banned in block ${whole(ban.block)} `, digest(ban.transaction, "transaction")],
     ]),
     h("p", { class: "pager" },
       one.client > 0 ? clientLink(path, one.client - 1, `← client ${one.client - 1}`) : null,
       one.client + 1 < deployment.sizes.clients ? clientLink(path, one.client + 1, `client ${one.client + 1} →`) : null));
 }
 
-/** Return both statements of a ban: each is the client's own, and they exclude each other. */
+/** Return both statements of a ban: the client signed each, and they contradict each other. */
 function statements(ban) {
   if (!ban) return null;
   const rows = (ban.statements ?? []).map((one) => [
@@ -108,14 +108,14 @@ function statements(ban) {
   const columns = [["signed", "text", "row"], ["base"], ["set of clients"], ["result or score vector"], ["signature"]];
   return section("Both signed statements",
     h("p", { class: "quiet" }, rows.length
-      ? "The client signed both, and may sign one. The contract has verified both signatures and banned it."
-      : "The statements are not in the contract's call data: an account with code sent them. The contract has verified them."),
+      ? "The client may sign only one of these, and signed both. The contract verified both signatures and banned the client."
+      : "The statements are not in the contract's call data, because an account with code sent them. The contract verified them."),
     rows.length ? table("Both signed statements", columns, rows) : null);
 }
 
 function counting({ ended_rounds: ended, records_missing: missing }) {
-  const lacking = missing ? ` The records of ${counted(missing, "round")} are missing, so nobody's scores count as counted or refused in them.` : "";
-  return h("span", {}, `Counted over ${counted(ended, "round")} that ended, abandoned ones among them; votes by phase, of two in a round.${lacking}`);
+  const lacking = missing ? ` The records of ${counted(missing, "round")} are missing. Scores of these rounds are neither counted nor refused here.` : "";
+  return h("span", {}, `Totals of ${counted(ended, "ended round")}, including abandoned rounds. Each round has two votes.${lacking}`);
 }
 
 function picture(path, number, rounds) {
@@ -125,9 +125,9 @@ function picture(path, number, rounds) {
     const mark = markOf(part);
     return { mark, banned: part.banned, href: runLink(path, `/rounds/${part.round}`), title: `round ${part.round}: ${MARKS[mark]}` };
   });
-  const label = `What client ${number} did in rounds ${parts[0].round} to ${parts.at(-1).round}; the table below says the same`;
+  const label = `Activity of client ${number} in rounds ${parts[0].round} to ${parts.at(-1).round}; the table below shows the same data`;
   return section("At a glance",
-    h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "What the client did, as a picture" },
+    h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Activity of the client, as a picture" },
       strip(label, parts.map((part) => part.round), [{ label: `client ${number}`, cells }])),
     legend(new Set(cells.flatMap((cell) => (cell.banned ? [cell.mark, "banned"] : [cell.mark])))));
 }
@@ -149,7 +149,7 @@ function roundsOf(path, number, rounds) {
     h("span", {}, h("a", { href: runLink(path, `/rounds/${part.round}/clients/${number}`), "aria-label": `Proof for round ${part.round}` }, "proof"), " ",
       part.ended ? download(`${path}/rounds/${part.round}/proof/${number}`, `proof-round-${part.round}-client-${number}.json`, "file", { "aria-label": `Proof for round ${part.round} as a file` }) : null),
   ]);
-  return table("Round by round", [["round", "number", "row"], ["state"], ["role"], ["what it did", "wide"], ["rank", "number"], ["distance", "number"], ["ended"], ["why and proof"]], rows);
+  return table("Round by round", [["round", "number", "row"], ["state"], ["role"], ["activity", "wide"], ["rank", "number"], ["distance", "number"], ["ended"], ["why and proof"]], rows);
 }
 
 function what(part) {
@@ -165,6 +165,6 @@ function duties(part) {
     scores && scores + (part.refused.length ? `: ${part.refused.map((one) => wordFor(REASONS, one.reason.name)).join(", ")}` : ""),
     part.primary_of.length ? `primary of the ${part.primary_of.join(" and the ")}` : null,
     part.voted.length ? `voted on the ${part.voted.join(" and the ")}` : null,
-    ...part.incidents.map((one) => `said to have ${wordFor(INCIDENTS, one.kind.name)} (view ${one.view + 1} of the ${one.phase})`),
+    ...part.incidents.map((one) => `reported: ${wordFor(INCIDENTS, one.kind.name)} (view ${one.view + 1} of the ${one.phase})`),
   ].filter(Boolean);
 }

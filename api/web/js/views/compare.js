@@ -1,4 +1,4 @@
-// Two runs side by side: what was set otherwise, and how each went.
+// Two runs side by side: their settings and results.
 
 import { curves } from "../charts/curves.js";
 import { h, told } from "../dom.js";
@@ -51,8 +51,8 @@ function chooser(deployments, asked) {
   const choice = (name, label, chosen) => h("label", {}, label, h("select", { name, id: `choose-${name}` },
     h("option", { value: "" }, "choose a run"),
     ...deployments.map((one) => h("option", { value: one.links.self, selected: one.links.self === chosen }, told(one.run)))));
-  const form = h("form", { class: "filters card", "aria-label": "Which runs" },
-    choice("left", "this run", asked[0]), choice("right", "beside", asked[1]), h("button", { type: "submit" }, "Compare"));
+  const form = h("form", { class: "filters card", "aria-label": "Runs to compare" },
+    choice("left", "left", asked[0]), choice("right", "right", asked[1]), h("button", { type: "submit" }, "Compare"));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     location.hash = withQuery("#/compare", Object.fromEntries(new FormData(form)));
@@ -67,23 +67,23 @@ function compared(sides) {
     differences(sides),
     curve(sides, "accepted", "Accepted updates", ({ points }) => points.accepted),
     sides.every(({ points }) => points.claimed)
-      ? curve(sides, "accuracy", "Accuracy, as each run claims", ({ points }) => points.claimed.accuracy, percentages)
+      ? curve(sides, "accuracy", "Accuracy, claimed by each run", ({ points }) => points.claimed.accuracy, percentages)
       : null,
   ];
 }
 
-const percentages = { format: (value) => `${Math.round(100 * value)} %`, range: () => [0, 1] };
+const percentages = { format: (value) => `${Math.round(100 * value)}%`, range: () => [0, 1] };
 
 function outcome(sides, names) {
   const count = (points, wanted) => whole(points.status.filter((status) => status === wanted).length);
   const last = (values) => values?.findLast((value) => value !== null) ?? null;
   const share = (value) => (value === null ? "–" : percent(value));
   const line = (name, tell) => [name, ...sides.map(tell)];
-  return section("How each went", table("How each run went", [["what", "text", "row"], [names[0], "number"], [names[1], "number"]], [
+  return section("Results", table("Results of each run", [["value", "text", "row"], [names[0], "number"], [names[1], "number"]], [
     line("rounds", ({ deployment }) => `${whole(deployment.state.round)} of ${whole(deployment.contract.rounds)}`),
     line("decided", ({ points }) => count(points, "decided")),
     line("abandoned", ({ points }) => count(points, "abandoned")),
-    line("votes that took more than one view", ({ points }) => whole(points.views.flat().filter((view) => view > 0).length)),
+    line("votes with several views", ({ points }) => whole(points.views.flat().filter((view) => view > 0).length)),
     line("accepted updates", ({ points }) => whole(points.accepted.reduce((sum, one) => sum + (one ?? 0), 0))),
     line("accuracy, claimed", ({ points }) => share(last(points.claimed?.accuracy))),
     line("floor", ({ points }) => share(last(points.claimed?.floor))),
@@ -99,7 +99,7 @@ function differences(sides) {
   const columns = [["setting", "text", "row"], ["left"], ["right"]];
   const listed = (caption, rows) => table(caption, columns, rows.map(([name, one, two]) => [name, told(one), told(two)]));
   return section("Settings that differ",
-    differing.length ? listed("Settings that differ", differing) : h("p", {}, "Both runs have the same settings, as far as the contract and the run document tell."),
+    differing.length ? listed("Settings that differ", differing) : h("p", {}, "The contract and the run document show the same settings for both runs."),
     more("settings", "All settings", listed("All settings", all)));
 }
 
@@ -115,7 +115,7 @@ function curve(sides, name, title, values, options = {}) {
   const series = columns.map((column, place) => ({ label: told(label(place)), values: column, colour: ["accent", "second"][place] }));
   const shown = (value) => (value === null ? "–" : options.format ? percent(value) : String(value));
   return section(title,
-    curves(`${title} of both runs; the table below says the same`, rounds, series, options),
-    more(name, "The same as a table", table(title, [["round", "number", "row"], ["left", "number"], ["right", "number"]],
+    curves(`${title} of both runs; the table below shows the same data`, rounds, series, options),
+    more(name, "Show as a table", table(title, [["round", "number", "row"], ["left", "number"], ["right", "number"]],
       rounds.map((round, place) => [whole(round), shown(columns[0][place]), shown(columns[1][place])]))));
 }

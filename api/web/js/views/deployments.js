@@ -1,4 +1,4 @@
-// All runs on all chains that the service reads: REST calls each a deployment.
+// All runs on all chains that the service reads. REST calls each run a deployment.
 
 import { h, told } from "../dom.js";
 import { moment, percent, whole } from "../format.js";
@@ -21,7 +21,7 @@ export async function deployments(_, signal) {
     crumbs: [],
     nodes: [
       h("header", { class: "head" }, h("h1", {}, "Runs"),
-        h("p", { class: "quiet" }, "A contract on the chain has checked the decisions of each run.")),
+        h("p", { class: "quiet" }, "For each run, a contract on the chain checked every decision.")),
       found.length ? listed(found, standing, claims) : h("p", { class: "card" }, "No run has been deployed on this chain yet."),
       found.length > 1 ? h("p", {}, h("a", { class: "action", href: comparison(found) }, "Compare two runs")) : null,
       refused(status.refused),
@@ -30,7 +30,7 @@ export async function deployments(_, signal) {
   };
 }
 
-/** Return what the files of the first runs claim, by REST path. */
+/** Return the results that the files of the first runs claim, by REST path. */
 async function claimsOf(found, signal) {
   if (!(await has("/series"))) return new Map();
   const shown = found.slice(0, MOST_CLAIMS);
@@ -65,7 +65,7 @@ function listed(found, standing, claims) {
     ];
   });
   const columns = [["run", "text", "row"], ["state", "text"], ["round", "number"],
-    [["accuracy, ", term("claimed")], "number"], [["accepted attackers, ", term("claimed")], "number"], ["clients", "number"], ["trainers a round", "number"], ["members", "number"], ["contract"]];
+    [["accuracy, ", term("claimed")], "number"], [["accepted attackers, ", term("claimed")], "number"], ["clients", "number"], ["trainers per round", "number"], ["members", "number"], ["contract"]];
   return h("div", { class: "card" }, table("Runs", columns, rows));
 }
 
@@ -76,14 +76,14 @@ function comparison(found) {
 function refused(manifests) {
   if (!manifests.length) return null;
   return section("Not served",
-    h("p", {}, "These manifests do not agree with the chain, so their runs are not shown."),
+    h("p", {}, "These manifests do not match the chain, so their runs are not shown."),
     h("ul", {}, ...manifests.map((one) => h("li", {}, told(one.manifest), ": ", told(one.reason)))));
 }
 
 function chainFacts({ chain, versions }) {
   return facts([
-    ["name in addresses", h("code", {}, told(chain.name))],
-    ["newest block", `${whole(chain.number)}, of ${moment(chain.at)}`],
+    ["chain name in URLs", h("code", {}, told(chain.name))],
+    ["newest block", `${whole(chain.number)}, ${moment(chain.at)}`],
     ["block 0", digest(chain.genesis, "hash of block 0")],
     ["protocol", `version ${versions.protocol}`],
     ["service", told(versions.package), `, compiler ${versions.compiler}`],

@@ -1,4 +1,4 @@
-// The open round of a live federation: its stage, everybody's part by the evidence, and who is late.
+// The open round of a live federation: its stage, each client's part, and late clients.
 
 import { h, told } from "../dom.js";
 import { counted, fromOne, lasting, moment, whole } from "../format.js";
@@ -30,13 +30,13 @@ export async function federation(place, signal) {
     nodes: [
       h("header", { class: "head" }, h("h1", {}, told(deployment.run), ", live"), await tabs(deployment, "federation")),
       own ? part : deployment.state.stage === "finished" ? finished(deployment) : section("The open round",
-        h("p", {}, "This service reads no mailbox. With the one that the workers are given it shows who has done what, and who is late:"),
+        h("p", {}, "This service does not read a mailbox. Start it with the workers' mailbox to show each client's progress and late clients:"),
         command("cmfl serve --mailbox PLACE")),
     ],
   };
 }
 
-/** What the page shows, and how it goes on. */
+/** The content of the page, and its updates. */
 class Page {
   constructor(path, own, rounds, part, signal) {
     Object.assign(this, { path, own, rounds, part, signal });
@@ -51,7 +51,7 @@ class Page {
 
   take(answer) {
     const [before, moment] = [this.answer?.open, performance.now()];
-    // What a service tells again while it cannot look is no news.
+    // A repeated answer is not news.
     if (answer.now !== this.answer?.now) this.newsAt = moment;
     if (answer.as_of.hash !== this.answer?.as_of.hash) this.blockAt = moment;
     [this.answer, this.heardAt] = [answer, moment];
@@ -60,7 +60,7 @@ class Page {
     return false;
   }
 
-  /** Let the time go on; ask where no event has come for long: there may be no stream left for this page. */
+  /** Advance the time; poll after a long silence, because there may be no free stream for this page. */
   async tick() {
     if (performance.now() - this.heardAt < SILENCE_MS) {
       this.show();
@@ -90,13 +90,13 @@ class Page {
   }
 }
 
-/** Return what keeps the rest from being true now; always one element, so that the rest stays in its place. */
+/** Return warnings about stale data; always one element, so that the rest stays in place. */
 function warnings({ as_of: asOf, mailbox, open }, silence, standstill) {
   const warn = (id, text) => h("p", { class: "verdict open", id }, text);
   return h("div", {},
-    silence > STALE_MS && warn("stale", `The service has told nothing newer for ${lasting(silence / 1_000)}. What is below is as it was then.`),
-    open && silence <= STALE_MS && standstill > STILL_MS && warn("still", `No block has come for ${lasting(standstill / 1_000)}: ${whole(asOf.number)} is the newest. Windows and deadlines count blocks; without any, no round ends.`),
-    !mailbox.read && warn("unheard", "The mailbox cannot be read as a whole now: what is missing below may be there, and nobody is called late."));
+    silence > STALE_MS && warn("stale", `The service has sent no update for ${lasting(silence / 1_000)}. The data below are from that time.`),
+    open && silence <= STALE_MS && standstill > STILL_MS && warn("still", `No block has arrived for ${lasting(standstill / 1_000)}. The newest is block ${whole(asOf.number)}. Windows and deadlines count blocks, so no round can end without new blocks.`),
+    !mailbox.read && warn("unheard", "The mailbox is only partly readable. Missing entries may exist, so no client is marked late."));
 }
 
 function lineOf({ open, stage }) {
@@ -116,10 +116,10 @@ const none = ({ stage }, path, rounds) => (stage === "finished"
   ? finished({ links: { self: path }, contract: { rounds } })
   : section("No round is open", h("p", { id: "course" }, badge(`stage-${stage}`, wordFor(STAGES, stage)))));
 
-/** Return what a run that has ended shows instead of an open round. */
+/** Return the section that a finished run shows instead of an open round. */
 const finished = ({ links, contract }) => section("This run is finished",
-  h("p", { id: "course" }, badge("stage-finished", STAGES.finished), ` All ${counted(contract.rounds, "round")} have ended, and no round will open. `,
-    h("a", { href: runLink(links.self) }, "See what the run came to"), "."));
+  h("p", { id: "course" }, badge("stage-finished", STAGES.finished), ` All ${counted(contract.rounds, "round")} have ended. No other round will open. `,
+    h("a", { href: runLink(links.self) }, "See the results"), "."));
 
 function course(path, { open, view_seconds: seconds }, now) {
   const begins = open.closing ? open.closing.time + seconds : null;
@@ -127,13 +127,13 @@ function course(path, { open, view_seconds: seconds }, now) {
     h("p", { id: "course" }, badge("stage-open", wordFor(ROUND_STAGES, open.stage)), " ", sentence(open, now, begins)),
     facts([
       ["opened", `in block ${whole(open.opened.number)}, ${moment(open.opened.at)}`],
-      ["commitments are taken until", `block ${whole(open.window_block)}`],
+      ["commitments accepted until", `block ${whole(open.window_block)}`],
       ["commitments closed", open.closing ? `in block ${whole(open.closing.number)}, ${ago(now - open.closing.time)}` : "not yet"],
       ["aggregation", vote(open, "aggregation")],
       ["election", vote(open, "election")],
       [term("primary"), open.view ? clientLink(path, open.view.primary) : "–"],
-      ["may be abandoned from", `block ${whole(open.deadline_block)} on`],
-      ["late, the longest first", open.late.length ? h("span", { id: "late" }, ...late(path, open)) : "nobody"],
+      ["can be abandoned from", `block ${whole(open.deadline_block)}`],
+      ["late, longest first", open.late.length ? h("span", { id: "late" }, ...late(path, open)) : "none"],
     ]));
 }
 
@@ -144,14 +144,14 @@ function late(path, open) {
 
 function sentence(open, now, begins) {
   const ends = open.view ? lasting(open.view.ends - now) : null;
-  const attempt = open.view ? `view ${fromOne(open.view.number)}, which passes to another primary in ${ends}` : null;
+  const attempt = open.view ? `In ${ends}, view ${fromOne(open.view.number)} ends and another primary takes over.` : null;
   switch (open.stage) {
-    case "committing": return "Trainers train. Who is active commits to an update before anybody sees it.";
-    case "collecting": return `Commitments are closed. Payloads and scores are published; the first view begins in ${lasting(begins - now)}.`;
-    case "aggregating": return `The committee votes on what is accepted: ${attempt}.`;
-    case "electing": return `What is accepted is certified. The committee votes on who serves next: ${attempt}.`;
-    case "deciding": return "Both votes are certified. A member brings the decision to the contract.";
-    case "exhausted": return "No view is left. The round ends when somebody abandons it at its deadline.";
+    case "committing": return "Trainers train. Each active client commits to its update before it publishes it.";
+    case "collecting": return `Commitments are closed. Clients publish payloads and scores. The first view begins in ${lasting(begins - now)}.`;
+    case "aggregating": return `The committee votes on the accepted updates. ${attempt}`;
+    case "electing": return `The accepted updates are certified. The committee votes on the next committee. ${attempt}`;
+    case "deciding": return "Both votes are certified. A member sends the decision to the contract.";
+    case "exhausted": return "All views have failed. The round ends when it is abandoned at its deadline.";
     default: return null;
   }
 }
@@ -159,7 +159,7 @@ function sentence(open, now, begins) {
 function vote(open, phase) {
   const certified = open.certified[phase];
   if (certified !== null) return `certified in view ${fromOne(certified)}`;
-  return open.view?.phase === phase ? `goes on in view ${fromOne(open.view.number)}` : "not yet";
+  return open.view?.phase === phase ? `running, view ${fromOne(open.view.number)}` : "not yet";
 }
 
 function clients(path, open, now) {
@@ -172,8 +172,8 @@ function clients(path, open, now) {
     h("td", {}, one.payload ? "published" : "–"),
     h("td", {}, scores(one)),
     h("td", { class: "wide" }, votes(one))));
-  return section("Everybody's part", table("Everybody's part in the open round",
-    [["client", "number"], ["role"], ["late"], ["waited for"], ["committed"], ["payload"], ["scores"], ["votes", "wide"]], rows));
+  return section("Clients in this round", table("Clients in the open round",
+    [["client", "number"], ["role"], ["late"], ["waiting for"], ["committed"], ["payload"], ["scores"], ["votes", "wide"]], rows));
 }
 
 function committed({ committed_block: block, counts }) {
@@ -183,14 +183,14 @@ function committed({ committed_block: block, counts }) {
 
 function scores({ scored }) {
   if (!scored.length) return "–";
-  return scored.map(({ size }) => (size === null ? "no vector of its set" : `of ${counted(size, "update")}`)).join(", ");
+  return scored.map(({ size }) => (size === null ? "not a vector of its set" : `of ${counted(size, "update")}`)).join(", ");
 }
 
 function votes({ votes: cast, passed, equivocated }) {
   const said = cast.map(({ kind, phase, view, different }) => `${kind} in view ${fromOne(view)} of the ${phase}${different > 1 ? ", two different ones" : ""}`);
   const silent = passed.map(({ phase, view }) => `no request in view ${fromOne(view)} of the ${phase}`);
   if (!said.length && !silent.length && !equivocated) return "–";
-  return [[...said, ...silent].join("; "), equivocated ? [" ", badge("bad", "contradicts itself")] : null];
+  return [[...said, ...silent].join("; "), equivocated ? [" ", badge("bad", "conflicting statements")] : null];
 }
 
 function last(path, rounds) {
@@ -206,9 +206,9 @@ function last(path, rounds) {
 }
 
 function origin() {
-  return section("Where this comes from",
-    h("p", {}, "Commitments, bans and decisions stand on the chain. Payloads, scores and votes are what the mailbox holds with the signature of whom they name. What workers write about themselves is not read: anybody could write that."),
-    h("p", { class: "quiet" }, "Who is late may be away, cut off, or right to wait; it is no proof of anything. Times are the chain's. The views of the election count from when this service saw the certificate of the aggregation, and each worker counts from when it did."));
+  return section("Data sources",
+    h("p", {}, "Commitments, bans and decisions come from the chain. Payloads, scores and votes come from the mailbox, and each is signed by the client that it names. Workers' reports about themselves are ignored, because anyone could write them."),
+    h("p", { class: "quiet" }, "A late client may be offline, disconnected, or correctly waiting. Lateness proves nothing. Times are block times. This service counts election views from the moment it saw the aggregation certificate. Each worker counts from its own moment."));
 }
 
 const ago = (seconds) => `${lasting(seconds)} ago`;

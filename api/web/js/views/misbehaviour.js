@@ -1,4 +1,4 @@
-// Which clients were banned, refused or left out in some rounds, and why: the answer of `cmfl evidence`.
+// Clients that were banned, refused or left out in some rounds, with the reasons, as `cmfl evidence` prints.
 
 import { h, told } from "../dom.js";
 import { counted } from "../format.js";
@@ -21,7 +21,7 @@ export async function misbehaviour(path, query, signal) {
     const { found, more } = await readList(`${path}/evidence`, "evidence", { ...asked, limit: PAGE }, MOST, signal);
     return section(TITLE, explained(), form,
       found.length ? listed(path, found) : h("p", {}, "No client was banned, refused or left out in these rounds."),
-      more ? h("p", {}, `The newest ${counted(found.length, "entry", "entries")} are shown. Name earlier rounds for the others.`) : null);
+      more ? h("p", {}, `Only the newest ${counted(found.length, "entry", "entries")} are shown. To see more, enter earlier rounds.`) : null);
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
     return section(TITLE, form, h("p", { role: "alert" }, told(error.message)));
@@ -29,8 +29,8 @@ export async function misbehaviour(path, query, signal) {
 }
 
 function explained() {
-  return h("p", { class: "quiet" }, "Two signed statements prove that a client is ", term("banned"), ". The reasons for refused scores and for clients that are left out are in the ",
-    term("record"), ". ", term("incidents", "Incidents"), " are the word of the decision's sender. To be left out proves nothing: messages can be lost.");
+  return h("p", { class: "quiet" }, "Two signed statements prove each ", term("banned", "ban"), ". The ", term("record"), " gives the reasons for refused scores and for clients left out. ",
+    term("incidents", "Incidents"), " are reported by the decision's sender and not verified. A client left out is not proven guilty, because messages can be lost.");
 }
 
 function listed(path, found) {
@@ -51,7 +51,7 @@ function why({ ban, scores, incident, dropout }) {
   return wordFor(REASONS, scores.reason.name) + (scores.named === null ? "" : ` (client ${scores.named})`);
 }
 
-/** Return where the evidence is: of a ban both statements, else the digest that it is about. */
+/** Return a link to the evidence: both statements of a ban, else the digest in question. */
 function proof(path, { client, round, ban, scores, incident, dropout }) {
   if (ban) return [h("a", { href: runLink(path, `/clients/${client}`) }, "both signed statements"), " ", digest(ban.transaction, "transaction")];
   if (scores) return ["score vector ", digest(scores.digest, "score vector")];
@@ -63,7 +63,7 @@ function proof(path, { client, round, ban, scores, incident, dropout }) {
 function filters(path, asked, until) {
   const number = (name, label) => h("label", {}, label, h("input", { name, id: `evidence-${name}`, inputmode: "numeric", size: 6, pattern: "[1-9][0-9]{0,9}", value: asked[name] }));
   const kinds = [["", "any"], ...Object.entries(EVIDENCE)];
-  const form = h("form", { class: "filters", "aria-label": "Which evidence" },
+  const form = h("form", { class: "filters", "aria-label": "Filter the evidence" },
     number("from", "from round"), number("to", "to round"),
     h("label", {}, "kind", h("select", { name: "kind", id: "evidence-kind" },
       ...kinds.map(([value, text]) => h("option", { value, selected: (asked.kind ?? "") === value }, text)))),

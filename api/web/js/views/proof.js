@@ -1,4 +1,4 @@
-// Was one client's update used in one round, and why: the way from its update to what was voted on.
+// Whether one client's update was used in a round, and the path from the update to the vote.
 
 import { MATCHES, commitmentCheck, roundChecks, updateProof } from "../checks.js";
 import { h } from "../dom.js";
@@ -44,7 +44,7 @@ export async function proof(place, signal) {
 }
 
 function answer(one, client, update, member) {
-  if (member) return section("Answer", h("p", { class: "answer" }, `Client ${client} was a member of the committee in this round, place ${member.place}. Members' own updates are what others are held against, and are never used.`), facts([
+  if (member) return section("Answer", h("p", { class: "answer" }, `Client ${client} was a member of the committee in this round, place ${member.place}. Other updates are compared with members' updates, which are never used in the model.`), facts([
     ["scores", member.empty_seat ? "empty seat" : member.scores],
     [term("voted"), member.voted.length ? `on the ${member.voted.join(" and the ")}` : "no"],
     ["commitment", digest(member.commitment, "commitment")],
@@ -66,8 +66,8 @@ function answer(one, client, update, member) {
 function sentence(one, client, update, entry) {
   if (entry) return `Yes: client ${client}'s update was used, with a weight of ${percent(entry.weight.value)}. It was ranked ${update.rank + 1} of ${one.ranked}.`;
   if (update.outcome === "not_accepted") return `No: client ${client}'s update was ranked ${update.rank + 1} of ${one.ranked}, beyond the cut-off.`;
-  if (update.outcome === "dropped_out") return `No: client ${client} dropped out: ${update.reason ? wordFor(REASONS, update.reason.name) : "why is not known"}.`;
-  return one.status === "open" ? "Not yet: the round is open." : `No: nobody's update was used, for the round was abandoned.`;
+  if (update.outcome === "dropped_out") return `No: client ${client} dropped out (${update.reason ? wordFor(REASONS, update.reason.name) : "the reason is not known"}).`;
+  return one.status === "open" ? "Not yet: the round is open." : "No: the round was abandoned, so no update was used.";
 }
 
 function way({ leaf, steps, root }) {
@@ -76,7 +76,7 @@ function way({ leaf, steps, root }) {
     ...steps.map(({ sibling, node }, place) => [String(place + 1), digest(sibling, "sibling"), digest(node, "hash")]),
   ];
   return section("Merkle proof",
-    h("p", { class: "quiet" }, "The leaf holds client, payload, rank, distance and outcome. Hashed with each sibling in turn it must give the root that the committee voted on."),
+    h("p", { class: "quiet" }, "The leaf contains the client, payload, rank, distance and outcome. Hashing the leaf with each sibling in turn must give the root that the committee voted on."),
     table("Merkle proof", [["step", "text", "row"], ["sibling"], ["hash"]], rows),
     h("p", { class: `verdict ${root.outcome === MATCHES ? "good" : "bad"}` },
       root.outcome === MATCHES ? "✓ The last hash is the updates root." : "✗ The last hash is not the updates root."));
@@ -84,8 +84,8 @@ function way({ leaf, steps, root }) {
 
 async function outside(path, number, client, deployment) {
   const isThere = await has("/rounds/{number}/proof/{client}");
-  return section("Take it with you",
+  return section("Check it on your machine",
     isThere ? h("p", {}, download(`${path}/rounds/${number}/proof/${client}`, `proof-round-${number}-client-${client}.json`, "Download the proof", { class: "action" })) : null,
-    h("p", {}, "This command checks it on your side, against the run's head. If an earlier audit gave you a head, use that one:"),
+    h("p", {}, "This command checks the proof on your machine against the run's head. If you have a head from an earlier audit, use that head:"),
     command(remoteCommand(`verify client --round ${number} --client ${client}`, deployment)));
 }

@@ -1,4 +1,4 @@
-// One round: ranking and cut-off, scores, votes, and what this page has recomputed of it.
+// One round: ranking and cut-off, scores, votes, and recomputed values.
 
 import { roundChecks } from "../checks.js";
 import { heat, scale } from "../charts/heat.js";
@@ -43,7 +43,7 @@ export async function round(place, signal) {
       leftOut(path, one),
       scoresPart(path, one, scores),
       votes(path, one),
-      section("In words", h("ol", { class: "sentences" }, ...explained.sentences.map((line) => h("li", {}, told(line.trim()))))),
+      section("Explanation", h("ol", { class: "sentences" }, ...explained.sentences.map((line) => h("li", {}, told(line.trim()))))),
       digests(path, one, start),
       takeAlong(own, number, one, deployment),
     ],
@@ -54,7 +54,7 @@ function heading(path, one, deployment) {
   const number = one.round;
   return h("header", { class: "head" },
     h("h1", {}, `Round ${number} `, statusBadge(one.status)),
-    h("p", { class: "quiet" }, one.ended ? `Ended in block ${whole(one.ended.number)}, ${moment(one.ended.at)}.` : "Not over yet."),
+    h("p", { class: "quiet" }, one.ended ? `Ended in block ${whole(one.ended.number)}, ${moment(one.ended.at)}.` : "The round is still open."),
     h("p", { class: "pager" },
       number > 1 ? roundLink(path, number - 1, `← round ${number - 1}`) : null,
       number < deployment.state.round ? roundLink(path, number + 1, `round ${number + 1} →`) : null));
@@ -77,17 +77,17 @@ function rankingPart(path, one, contract) {
   const form = wordFor(FORMS, aggregation.form.name);
   const limit = electsByLot(contract) ? "" : ` Cut-off: the ${contract.form.name === "last" ? "last" : "first"} ${one.accepted}.`;
   return section("Ranking",
-    h("p", { class: "quiet" }, `Accepted are ${form}.${limit} The next committee is ${electedIn(one, contract)}.`),
+    h("p", { class: "quiet" }, `Accepted updates: ${form}.${limit} Next committee: ${electedIn(one, contract)}.`),
     ranking(path, one));
 }
 
-/** Return which clients a round elected; by lot, that depends on how many it accepted. */
+/** Return the clients that a round elected; a draw by lot depends on the number accepted. */
 function electedIn(one, contract) {
   const places = one.parts.next_committee.length;
   if (!electsByLot(contract)) return wordFor(ELECTIONS, contract.form.name);
-  if (one.accepted > places) return `${places} of the ${one.accepted} accepted, drawn by lot`;
+  if (one.accepted > places) return `${places} of the ${one.accepted} accepted clients, drawn by lot`;
   const more = places - one.accepted;
-  return more ? `the ${one.accepted} accepted and the ${more} next to them in the ranking` : `the ${one.accepted} accepted`;
+  return more ? `the ${one.accepted} accepted clients and the next ${more} in the ranking` : `the ${one.accepted} accepted clients`;
 }
 
 function leftOut(path, one) {
@@ -102,7 +102,7 @@ function leftOut(path, one) {
   return section(one.status === "decided" ? "Not ranked" : "Sampled", table("Trainers that are not ranked", [["client", "text", "row"], ["outcome"], ["why", "wide"], ["commitment"]], rows));
 }
 
-/** Return the heat map of what the members published, in the order of the ranking. */
+/** Return the heat map of the members' scores, in the order of the ranking. */
 function scoresPart(path, one, { claims, left_out: leftOutClaims }) {
   if (!claims.length) return null;
   const places = new Map(one.parts.updates.map((update) => [update.client, update]));
@@ -122,28 +122,28 @@ function scoresPart(path, one, { claims, left_out: leftOutClaims }) {
   const heading = [["member", "text", "row"], ["scores", "wide"], ["vector"], ...trainers.map((client) => [String(client), "number"])];
   const refused = rows.filter(({ claim }) => !claim.counted);
   return section("Members' scores",
-    h("p", { class: "quiet" }, "Each member reports the ", term("distance"), " of each update. The stronger the colour, the farther. In the order of the ranking."),
+    h("p", { class: "quiet" }, "Each member reports the ", term("distance"), " of each update. A stronger colour means a larger distance. Columns follow the ranking."),
     trainers.length ? h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Members' scores, as a picture" },
-      heat("Distance that each member tells of each update; the table below says the same", columns, rows)) : null,
-    trainers.length ? h("p", { class: "legend" }, "near ", scale(), " far, on a logarithmic scale") : null,
+      heat("Distance of each update as reported by each member; the table below shows the same data", columns, rows)) : null,
+    trainers.length ? h("p", { class: "legend" }, "near ", scale(), " far (logarithmic scale)") : null,
     refused.length ? h("ul", { class: "remarks" }, ...refused.map(({ claim }) =>
       h("li", {}, "The scores of ", clientLink(path, claim.member, `member ${claim.member}`), ` were left out: ${refusal(claim)}.`))) : null,
     leftOutClaims ? h("p", {}, `${counted(leftOutClaims, "more claim")} not shown.`) : null,
-    more("scores", "The same as a table", table("Members' scores, by update", heading, cells)));
+    more("scores", "Show as a table", table("Members' scores, by update", heading, cells)));
 }
 
-/** Return the round as a file, to be checked on the reader's side. */
+/** Return the round as a file, for a check on the reader's machine. */
 function takeAlong(own, number, one, deployment) {
   if (one.status !== "decided") return null;
-  return section("Take it with you",
+  return section("Check it on your machine",
     h("p", {}, download(`${own}/bundle`, `round-${number}.bundle.tar`, "Download the round", { class: "action" })),
-    h("p", {}, "One file has all that checking this round needs. This command fetches it and checks it on your side, against the run's head. If an earlier audit gave you a head, use that one:"),
+    h("p", {}, "The file contains everything needed to check this round. This command downloads the file and checks it on your machine against the run's head. If you have a head from an earlier audit, use that head:"),
     command(remoteCommand(`verify round ${number}`, deployment)));
 }
 
 function refusal(claim) {
   const why = wordFor(REASONS, claim.reason.name);
-  return claim.named === null ? why : `${why}, that to client ${claim.named}`;
+  return claim.named === null ? why : `${why} (client ${claim.named})`;
 }
 
 function digests(path, one, start) {

@@ -1,4 +1,4 @@
-// All rounds of a run, page by page, with filters that stand in the address.
+// All rounds of a run, page by page, with filters in the address.
 
 import { h, told } from "../dom.js";
 import { whole } from "../format.js";
@@ -32,7 +32,7 @@ export async function rounds(place, signal) {
     nodes: [
       h("header", { class: "head" }, h("h1", {}, "Rounds of ", told(deployment.run)), await tabs(deployment, "rounds")),
       filters(path, asked),
-      section("Found", list.rounds.length ? listed(path, list.rounds) : h("p", {}, "No round on this page is like that."),
+      section("Found", list.rounds.length ? listed(path, list.rounds) : h("p", {}, "No round on this page matches the filters."),
         h("p", { class: "pager" },
           cursor ? h("a", { href: runLink(path, "/rounds", asked) }, "first page") : null,
           list.next_cursor ? h("a", { href: runLink(path, "/rounds", { ...asked, cursor: list.next_cursor }) }, "next page →") : null)),
@@ -56,12 +56,12 @@ function listed(path, found) {
 function filters(path, asked) {
   const choice = (name, label, options) => h("label", {}, label, h("select", { name, id: `filter-${name}` },
     ...options.map(([value, text]) => h("option", { value, selected: (asked[name] ?? "") === value }, text))));
-  const form = h("form", { class: "filters card", "aria-label": "Which rounds" },
-    choice("status", "rounds that are", [["", "any"], ["decided", "decided"], ["abandoned", "abandoned"], ["open", "open"]]),
-    h("label", {}, "with client", h("input", { name: "client", inputmode: "numeric", size: 6, pattern: "0|[1-9][0-9]{0,9}", value: asked.client })),
-    choice("role", "that", [["", "took part"], ...Object.entries(ROLES).slice(1)]),
+  const form = h("form", { class: "filters card", "aria-label": "Filter the rounds" },
+    choice("status", "state", [["", "any"], ["decided", "decided"], ["abandoned", "abandoned"], ["open", "open"]]),
+    h("label", {}, "client", h("input", { name: "client", inputmode: "numeric", size: 6, pattern: "0|[1-9][0-9]{0,9}", value: asked.client })),
+    choice("role", "that client", [["", "took part"], ...Object.entries(ROLES).slice(1)]),
     choice("view_min", "decided in", [["", "any view"], ["1", "view 2 or later"], ["2", "view 3 or later"]]),
-    choice("order", "first", [["", "newest"], ["oldest", "oldest"]]),
+    choice("order", "order", [["", "newest first"], ["oldest", "oldest first"]]),
     h("button", { type: "submit" }, "Show"));
   form.addEventListener("submit", (event) => {
     event.preventDefault();

@@ -1,4 +1,4 @@
-// One run: where it stands, its curves, and who did what in its newest rounds.
+// One run: its state, its curves, and the activity in its newest rounds.
 
 import { curves } from "../charts/curves.js";
 import { MARKS, legend, strip } from "../charts/strip.js";
@@ -42,7 +42,7 @@ export async function run(place, signal) {
       await training(path, ended, signal),
       await misbehaviour(path, place.query, signal),
       noteworthy(path, points),
-      section("Settings", h("p", { class: "quiet" }, "Fixed when the run began; the contract holds what it enforces."),
+      section("Settings", h("p", { class: "quiet" }, "Settings are fixed when the run begins. The contract stores the settings that it enforces."),
         facts(settings(deployment)), digests(deployment)),
       checking(deployment, points),
       h("p", {}, comparing(path)),
@@ -65,9 +65,9 @@ function standing(deployment, points) {
   const floor = points.claimed?.floor.findLast((value) => value !== null) ?? null;
   return figures([
     [term("round"), whole(deployment.state.round), `of ${whole(deployment.contract.rounds)}`],
-    [term("decided"), whole(decided), points.isPart ? "of those shown" : null],
-    [term("abandoned"), whole(abandoned), points.isPart ? "of those shown" : null],
-    ["clients", whole(deployment.sizes.clients), `${deployment.sizes.trainers} train, ${deployment.sizes.members} serve in a round`],
+    [term("decided"), whole(decided), points.isPart ? "of the rounds shown" : null],
+    [term("abandoned"), whole(abandoned), points.isPart ? "of the rounds shown" : null],
+    ["clients", whole(deployment.sizes.clients), `${deployment.sizes.trainers} trainers and ${deployment.sizes.members} members per round`],
     accuracy !== null && [["accuracy, ", term("claimed")], percent(accuracy), floor === null ? null : `floor ${percent(floor)}`],
   ]);
 }
@@ -76,14 +76,14 @@ function updatesChart(points) {
   if (!points.round.length) return h("p", { class: "card" }, "No round has opened yet.");
   const series = [
     { label: "ranked", values: points.ranked, colour: "pale", bars: true },
-    { label: "of these accepted", values: points.accepted, colour: "accent", bars: true },
+    { label: "accepted", values: points.accepted, colour: "accent", bars: true },
   ];
   const rows = points.round.map((round, place) => [
     whole(round), points.status[place], String(points.ranked[place] ?? "–"), String(points.accepted[place] ?? "–"), viewsText(points.views[place]),
   ]);
   return section("Updates in each round",
-    curves("Bars: updates ranked and accepted in each round; the table below says the same", points.round, series),
-    more("updates", "The same as a table", table("Updates in each round",
+    curves("Bars: updates ranked and accepted in each round; the table below shows the same data", points.round, series),
+    more("updates", "Show as a table", table("Updates in each round",
       [["round", "number", "row"], ["state"], ["ranked", "number"], ["accepted", "number"], ["view of the votes", "number"]], rows)));
 }
 
@@ -92,14 +92,14 @@ function accuracyChart(points) {
   const { accuracy, floor } = points.claimed;
   const series = [
     { label: "accuracy", values: accuracy, colour: "accent" },
-    { label: "floor: always the most frequent class", values: floor, colour: "quiet", dash: true },
+    { label: "floor (most frequent class)", values: floor, colour: "quiet", dash: true },
   ];
   const shown = (value) => (value === null ? "–" : percent(value));
   return section("Accuracy",
-    h("p", { class: "quiet" }, "On the test set, ", term("claimed"), " by the run's own files: no audit proves it."),
-    curves("Curve: accuracy after each round beside its floor; the table below says the same", points.round, series,
-      { format: (value) => `${Math.round(100 * value)} %`, range: () => [0, 1] }),
-    more("accuracy", "The same as a table", table("Accuracy after each round",
+    h("p", { class: "quiet" }, "Test accuracy, ", term("claimed"), " by the run's files. An audit does not verify it."),
+    curves("Curve: accuracy and floor after each round; the table below shows the same data", points.round, series,
+      { format: (value) => `${Math.round(100 * value)}%`, range: () => [0, 1] }),
+    more("accuracy", "Show as a table", table("Accuracy after each round",
       [["round", "number", "row"], ["accuracy", "number"], ["floor", "number"]],
       points.round.map((round, place) => [whole(round), shown(accuracy[place]), shown(floor[place])]))));
 }
@@ -113,25 +113,25 @@ function activity(path, shown, isMore, until) {
   const views = { label: "in view", cells: shown.map((round) => (round.views ? viewsText(round.views).replaceAll(" ", "") : "–")) };
   const cells = rows.flatMap((row) => row.cells).filter(Boolean);
   const marks = new Set(cells.flatMap((cell) => (cell.banned ? [cell.mark, "banned"] : [cell.mark])));
-  const label = `Who did what in rounds ${shown[0].round} to ${shown.at(-1).round}; the table below says the same`;
+  const label = `Activity in rounds ${shown[0].round} to ${shown.at(-1).round}; the table below shows the same data`;
   const columns = [["client", "number", "row"], ...shown.map((round) => [`${round.round}`, "text"])];
   const words = rows.map((row, place) => [
     clientLink(path, clients[place], String(clients[place])),
     ...row.cells.map((cell) => (cell ? MARKS[cell.mark] + (cell.banned ? `, ${MARKS.banned}` : "") : "")),
   ]);
-  return section("Who did what",
-    h("p", { class: "quiet" }, `Rounds ${shown[0].round} to ${shown.at(-1).round}. Squares train, circles serve on the committee; the first line tells in which `, term("view"), ` the votes were decided. `,
-      everybody.length > clients.length ? `The first ${MOST_CLIENTS} of ${whole(everybody.length)} clients are shown.` : null),
-    h("div", { class: "scroll tall", tabindex: "0", role: "group", "aria-label": "Who did what, as a picture" },
+  return section("Activity",
+    h("p", { class: "quiet" }, `Rounds ${shown[0].round} to ${shown.at(-1).round}. Squares are trainers, circles are committee members. The first line shows the `, term("view"), ` that decided each vote. `,
+      everybody.length > clients.length ? `Only the first ${MOST_CLIENTS} of ${whole(everybody.length)} clients are shown.` : null),
+    h("div", { class: "scroll tall", tabindex: "0", role: "group", "aria-label": "Activity, as a picture" },
       strip(label, shown.map((round) => round.round), [views, ...rows])),
     legend(marks),
-    more("activity", "The same as a table", table("Who did what, by client and round", columns, words)),
+    more("activity", "Show as a table", table("Activity by client and round", columns, words)),
     h("p", { class: "pager" },
       isMore && shown[0].ended ? h("a", { href: runLink(path, "", { until: shown[0].ended.number - 1 }) }, "← earlier rounds") : null,
       until ? h("a", { href: runLink(path) }, "newest rounds") : null));
 }
 
-/** Return everybody's cell in one round. */
+/** Return each client's cell in one round. */
 function partsOf(path, round) {
   const href = runLink(path, `/rounds/${round.round}`);
   const cell = (client, mark) => [client, {
@@ -149,9 +149,9 @@ function noteworthy(path, points) {
     .filter(isNoteworthy);
   if (!found.length) return null;
   const shown = found.slice(-50).reverse();
-  return section("Rounds that did not go smoothly",
-    h("p", { class: "quiet" }, `${counted(found.length, "round")} abandoned, or with a vote that took more than one `, term("view"), "."),
-    table("Rounds that did not go smoothly", [["round", "number", "row"], ["state"], ["aggregation decided in view", "number"], ["election decided in view", "number"]],
+  return section("Rounds with problems",
+    h("p", { class: "quiet" }, `${counted(found.length, "round")} abandoned, or decided only after the first `, term("view"), "."),
+    table("Rounds with problems", [["round", "number", "row"], ["state"], ["aggregation decided in view", "number"], ["election decided in view", "number"]],
       shown.map((one) => [roundLink(path, one.round, String(one.round)), statusBadge(one.status), view(one, 0), view(one, 1)])));
 }
 
@@ -171,23 +171,23 @@ function digests({ config, contract, state, transaction }) {
 
 const comparing = (path) => h("a", { class: "action", href: withQuery("#/compare", { left: path }) }, "Compare with another run");
 
-/** Return the command that checks the newest decided round from here, and what a whole audit needs. */
+/** Return the command that checks the newest decided round, and a pointer to a whole audit. */
 function checking(deployment, points) {
   const newest = points.round.findLast((_, place) => points.status[place] === "decided");
-  return section("Check it yourself",
+  return section("Check it on your machine",
     newest === undefined ? null : [
-      h("p", {}, `This command checks round ${whole(newest)} on your side, against the run's head:`),
+      h("p", {}, `This command checks round ${whole(newest)} on your machine against the run's head:`),
       command(remoteCommand(`verify round ${newest}`, deployment)),
     ],
-    h("p", {}, "An audit of the whole run reads the chain itself, in the run's home or at a node: see ", h("code", {}, "cmfl audit --help"), "."));
+    h("p", {}, "An audit of the whole run reads the chain, in the run's home or from a node. See ", h("code", {}, "cmfl audit --help"), "."));
 }
 
-/** Return a run over its rounds; null where the service has no such answer. */
+/** Return a run's values by round; null if the service does not have them. */
 async function readSeries(path, signal) {
   return (await has("/series")) ? readIfThere(`${path}/series`, signal) : null;
 }
 
-/** Return the same columns out of the rounds that are shown. */
+/** Return the same columns from the rounds shown. */
 function pointsOf(rounds) {
   return {
     isPart: true,

@@ -21,10 +21,10 @@ export async function search({ query }, signal) {
     title: "Search",
     crumbs: [],
     nodes: [
-      h("header", { class: "head" }, h("h1", {}, "Search"), h("p", { class: "quiet" }, "For ", told(asked || "nothing yet"), ". ", looked)),
+      h("header", { class: "head" }, h("h1", {}, "Search"), h("p", { class: "quiet" }, ...(asked ? ["Results for ", told(asked), ". ", looked] : ["Enter a search term."]))),
       section("Found", hits.length
         ? h("ul", { class: "hits" }, ...hits.map(([href, text, of]) => h("li", {}, h("a", { href }, text), " ", h("span", { class: "quiet" }, "in ", told(of)))))
-        : h("p", {}, "Nothing. You can look for a round or client (12, round 12, client 7), an address, a digest or transaction of 64 hex digits, or a run's name.")),
+        : h("p", {}, "No results. Search for a round or client (12, round 12, client 7), an address, a digest or transaction (64 hex digits), or a run's name.")),
     ],
   };
 }
@@ -35,7 +35,7 @@ async function found(asked, deployments, signal) {
   if (ADDRESS.test(asked)) return addressed(asked.toLowerCase(), deployments, signal);
   if (DIGEST.test(asked)) return digested(`0x${asked.toLowerCase().replace(/^0x/, "")}`, deployments, signal);
   const hits = asked ? deployments.filter((one) => one.run.toLowerCase().includes(asked.toLowerCase())) : [];
-  return { hits: hits.map((one) => [runLink(one.links.self), "run", one.run]), looked: "Looked at the names of runs." };
+  return { hits: hits.map((one) => [runLink(one.links.self), "run", one.run]), looked: "Searched run names." };
 }
 
 async function numbered([, kind, digits], deployments, signal) {
@@ -58,7 +58,7 @@ async function addressed(address, deployments, signal) {
     const own = clients.find((client) => client.address.toLowerCase() === address);
     if (own) hits.push([runLink(path, `/clients/${own.client}`), `client ${own.client}`, one.run]);
   }
-  return { hits, looked: "Looked at contracts and all clients." };
+  return { hits, looked: "Searched contracts and all clients." };
 }
 
 async function digested(hex, deployments, signal) {
@@ -67,7 +67,7 @@ async function digested(hex, deployments, signal) {
     const { found } = await readList(`${one.links.self}/digests/${hex}`, "items", { limit: 100 }, MOST_ROUNDS, signal);
     hits.push(...found.map((item) => hitOf(one, item)));
   }
-  return { hits, looked: "Looked at every digest of every run." };
+  return { hits, looked: "Searched every digest of every run." };
 }
 
 function hitOf(one, { kind, round, client }) {

@@ -1,4 +1,4 @@
-// Which updates of some rounds auditors have repeated, and who of them disagree.
+// Updates that auditors repeated in some rounds, and auditors that disagree.
 
 import { MARKS, legend, strip } from "../charts/strip.js";
 import { h, told } from "../dom.js";
@@ -9,13 +9,13 @@ import { Refused, asking, has, read } from "../rest.js";
 import { clientLink, roundLink } from "../run.js";
 
 const MOST_CLIENTS = 200;
-const MOST_NAMED = 20; // auditors of one update: anybody can make keys without end
+const MOST_NAMED = 20; // auditors of one update: anyone can create any number of keys
 const MOST_PAGES = 40;
 const LONGEST_WAIT_MS = 6_000;
 const TITLE = "Training repeated by auditors";
 const NAMES = { same: "attested_same", other: "attested_other", disputed: "attested_disputed", none: "attested_none" };
 
-/** Return the section about ended rounds, which are ascending numbers; null where nothing is to be said. */
+/** Return the section about ended rounds, which are ascending numbers; null if there is nothing to show. */
 export async function training(path, rounds, signal) {
   if (!rounds.length || !(await has("/training"))) return null;
   try {
@@ -25,7 +25,7 @@ export async function training(path, rounds, signal) {
     return section(TITLE, ...(updates.some((one) => one.attestations.length) ? shown(path, rounds, updates) : nothing(rounds)));
   } catch (error) {
     if (signal?.aborted || !(error instanceof Refused || error.name === "TimeoutError" || error.name === "AbortError")) throw error;
-    return section(TITLE, h("p", { class: "quiet" }, "The attestations cannot be read now: ", told(error.message), "."));
+    return section(TITLE, h("p", { class: "quiet" }, "The attestations cannot be read now (", told(error.message), ")."));
   }
 }
 
@@ -43,8 +43,8 @@ async function readUpdates(path, rounds, signal) {
 const between = (rounds) => (rounds.length === 1 ? `round ${rounds[0]}` : `rounds ${rounds[0]} to ${rounds.at(-1)}`);
 
 function nothing(rounds) {
-  return [h("p", { class: "quiet" }, `No auditor has attested an update of ${between(rounds)}. `,
-    h("code", {}, "cmfl verify training --sign KEYSTORE"), " repeats them, and says so under its key.")];
+  return [h("p", { class: "quiet" }, `No auditor has attested an update of ${between(rounds)}. To repeat updates and sign the result, run `,
+    h("code", {}, "cmfl verify training --sign KEYSTORE"), ".")];
 }
 
 function shown(path, rounds, updates) {
@@ -64,14 +64,14 @@ function shown(path, rounds, updates) {
   const columns = [["client", "number", "row"], ...rounds.map((round) => [`${round}`, "text"])];
   return [
     h("p", { class: "quiet" }, `${whole(attested.length)} of ${counted(updates.length, "update")} of ${between(rounds)} attested. `,
-      "An attestation is its auditor's word, and anybody can sign with a new key: whoever repeats the update finds out who is false. ",
-      everybody.length > clients.length ? `The first ${MOST_CLIENTS} of ${whole(everybody.length)} clients are shown.` : null),
+      "An attestation is only the auditor's claim, and anyone can sign with a new key. To find out which auditor is right, repeat the update. ",
+      everybody.length > clients.length ? `Only the first ${MOST_CLIENTS} of ${whole(everybody.length)} clients are shown.` : null),
     h("div", { class: "scroll tall", tabindex: "0", role: "group", "aria-label": "Repeated updates, as a picture" },
-      strip(`Updates that auditors have repeated in ${between(rounds)}; the table below says the same`, rounds, rows)),
+      strip(`Updates that auditors have repeated in ${between(rounds)}; the table below shows the same data`, rounds, rows)),
     legend(new Set(updates.map((one) => NAMES[one.verdict]))),
     notable(path, updates),
     auditors(attested),
-    more("training", "The same as a table", table("Repeated updates, by client and round", columns, words)),
+    more("training", "Show as a table", table("Repeated updates, by client and round", columns, words)),
   ];
 }
 
@@ -95,13 +95,13 @@ function byAuditor(update, verdict) {
   return [...new Map(found.map((one) => [one.auditor, one])).values()];
 }
 
-/** Return what is shown of the first of many, and the number of the rest. */
+/** Return the first of many, and the number of the rest. */
 function bounded(many, shownAs = (one) => one) {
   const rest = many.length - MOST_NAMED;
   return [...many.slice(0, MOST_NAMED).map(shownAs), ...(rest > 0 ? [`and ${whole(rest)} more`] : [])];
 }
 
-/** Return the updates about which auditors disagree, side by side, and those that all call another. */
+/** Return the updates that auditors disagree on, side by side, and those that all report as other. */
 function notable(path, updates) {
   const found = ["disputed", "other"].flatMap((verdict) => updates.filter((one) => one.verdict === verdict));
   if (!found.length) return null;
@@ -115,8 +115,8 @@ function notable(path, updates) {
     side(update, "other"),
   ]);
   return [
-    h("h3", {}, "Auditors who disagree, and other bits"),
-    table("Updates that are other or disputed", [["round", "number", "row"], ["client", "number"], ["verdict"], ["says same"], ["says other"]], rows),
+    h("h3", {}, "Updates with disagreement or other bits"),
+    table("Updates that are other or disputed", [["round", "number", "row"], ["client", "number"], ["verdict"], ["same bits"], ["other bits"]], rows),
   ];
 }
 
@@ -132,5 +132,5 @@ function auditors(attested) {
     }
   }
   const rows = [...counts].slice(0, MOST_CLIENTS).map(([auditor, own]) => [digest(auditor, "address"), whole(own.same), whole(own.other)]);
-  return [h("h3", {}, "Auditors"), table("Auditors", [["auditor", "text", "row"], ["same", "number"], ["other", "number"]], rows)];
+  return [h("h3", {}, "Auditors"), table("Auditors", [["auditor", "text", "row"], ["same bits", "number"], ["other bits", "number"]], rows)];
 }

@@ -1,4 +1,4 @@
-// Audits that the service runs: started here, with the verdict, the ten steps and the findings.
+// Audits that the service runs: start, verdict, ten steps and findings.
 
 import { download } from "../downloads.js";
 import { fill, h, told } from "../dom.js";
@@ -30,12 +30,12 @@ export async function verification(place, signal) {
     nodes: [
       h("header", { class: "head" }, h("h1", {}, "Verification of ", told(deployment.run)), await tabs(deployment, "verification")),
       isThere ? part : section("Ten steps",
-        h("p", { class: "quiet" }, "This service runs no verifications. The same ten steps run on your own machine, beside the chain or a node, by ", h("code", {}, "cmfl audit"), "."), stepsTable(null, [])),
+        h("p", { class: "quiet" }, "This service does not run verifications. To run the same ten steps on your machine, with the chain or a node, use ", h("code", {}, "cmfl audit"), "."), stepsTable(null, [])),
     ],
   };
 }
 
-/** What the page shows, and how it changes while it is open. */
+/** The content of the page, and its updates. */
 class Page {
   constructor(path, name, part, signal) {
     Object.assign(this, { path, name, signal });
@@ -50,7 +50,7 @@ class Page {
     const { verifications: all, permission } = await read(`${this.path}/verifications`, this.signal);
     const one = all.find(({ verification: name }) => name === this.name) ?? all[0] ?? null;
     const report = one?.state === "finished" ? await read(one.links.report, this.signal).catch(() => null) : null;
-    fill(this.shown, one ? standing(this.path, one, report) : section("Ten steps", h("p", {}, "None has been run here yet."), stepsTable(null)));
+    fill(this.shown, one ? standing(this.path, one, report) : section("Ten steps", h("p", {}, "No verification has been run here yet."), stepsTable(null)));
     fill(this.before, earlier(this.path, all));
     this.control(permission, all.some(({ state }) => state === "running"));
     if (one?.state === "running") setTimeout(() => this.signal.aborted || this.begin().catch(() => {}), POLL_MS);
@@ -66,14 +66,14 @@ class Page {
     const allowed = permission === "granted";
     const strict = h("input", { id: "strict", type: "checkbox" });
     const form = h("form", { class: "filters" },
-      h("label", { for: "strict", class: "tick" }, strict, "Strict: remarks leave it open"),
+      h("label", { for: "strict", class: "tick" }, strict, "Strict: remarks prevent a pass"),
       h("button", { type: "submit", disabled: isRunning }, "Verify"));
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       this.start(strict.checked);
     });
     fill(this.controls, section("Verify this run",
-      h("p", { class: "quiet" }, "The service repeats every decision from the chain and the files, in a process of its own. If you do not trust it, run the same ten steps on another machine, beside the chain or a node, by ", h("code", {}, "cmfl audit"), "."),
+      h("p", { class: "quiet" }, "The service recomputes every decision from the chain and the files. If you do not trust the service, run the same ten steps on your machine, with the chain or a node: ", h("code", {}, "cmfl audit"), "."),
       allowed ? form : h("p", { class: "verdict open" }, wordFor(PERMISSIONS, permission)),
       permission === "token_needed" ? tokenForm(() => {
         this.key = null;
@@ -86,7 +86,7 @@ class Page {
     let refusal = null;
     try {
       this.name = (await send("POST", `${this.path}/verifications`, { strict }, this.signal)).verification;
-      say("The verification runs.");
+      say("The verification is running.");
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
       refusal = h("p", { class: "verdict bad", role: "alert" }, told(error.title), ": ", told(error.message));
@@ -105,7 +105,7 @@ function standing(path, one, report) {
       h("p", { class: `verdict ${kind}`, "data-state": one.state, "data-outcome": one.outcome ?? "" },
         h("span", { class: "mark", "aria-hidden": "true" }, mark), " ", lineOf(one, report)),
       report ? reasons(report) : null,
-      named.length ? h("p", {}, "Contradictions name ", counted(named.length, "client"), ": ", ...clientLinks(path, named), ".") : null,
+      named.length ? h("p", {}, "Contradictions involve ", counted(named.length, "client"), ": ", ...clientLinks(path, named), ".") : null,
       report ? caught(path, report.findings) : null,
       stepsTable(report),
       about(one, report)),
@@ -115,10 +115,10 @@ function standing(path, one, report) {
 
 /** Return the state of a verification, as one sentence. */
 function lineOf({ state, why, outcome }, report) {
-  if (state === "running") return "Running. There is no verdict before the end.";
+  if (state === "running") return "Running. The verdict appears at the end.";
   if (state === "stopped") return `No verdict: ${wordFor(WHY_NO_VERDICT, why)}`;
-  if (outcome === "failed") return "Failed: what is recorded contradicts itself or the rules.";
-  if (outcome === "incomplete") return "Incomplete: nothing contradicts, but not everything could be checked. This is neither a pass nor a failure.";
+  if (outcome === "failed") return "Failed: the recorded data contradict each other or the rules.";
+  if (outcome === "incomplete") return "Incomplete: no contradiction was found, but some steps could not be checked. This is neither a pass nor a failure.";
   return `Passed: all ten steps hold${report ? ` for all ${report.rounds} rounds` : ""}.`;
 }
 
@@ -132,11 +132,11 @@ function stepsTable(report) {
       h("th", { scope: "row" }, title),
       h("td", { class: "wide" }, ...evidence(step)));
   });
-  return table("The ten steps", [["step", "number"], [unseen("outcome"), "mark"], ["what it checks", "text", "row"], ["what it found", "wide"]], rows);
+  return table("The ten steps", [["step", "number"], [unseen("outcome"), "mark"], ["check", "text", "row"], ["result", "wide"]], rows);
 }
 
 function stepMark(step) {
-  if (step === null) return ["", "", "has no verdict"];
+  if (step === null) return ["", "", "no verdict"];
   if (step.outcome === "passed") return ["✓", "matches", "passed"];
   return step.outcome === "failed" ? ["✗", "differs", "failed"] : ["?", "open", "could not be checked"];
 }
@@ -146,11 +146,11 @@ function evidence(step) {
   const found = step.contradiction ? [told(step.contradiction.sentence)] : [];
   if (step.contradictions > found.length) found.push(h("span", { class: "quiet" }, ` ${counted(step.contradictions, "contradiction")} in all`));
   const missing = step.missing.slice(0, 5).map((one) => h("div", {}, "not checkable: ", told(one.sentence)));
-  if (step.missing_count > missing.length) missing.push(h("div", { class: "quiet" }, `${counted(step.missing_count, "thing")} could not be checked`));
+  if (step.missing_count > missing.length) missing.push(h("div", { class: "quiet" }, `${counted(step.missing_count, "item")} could not be checked`));
   return [...found, ...missing];
 }
 
-/** Return why it is no pass, step by step: on a phone the table's last column is out of sight. */
+/** Return the reasons for a missing pass, step by step: a phone does not show the table's last column. */
 function reasons(report) {
   const said = report.steps.flatMap(({ number, contradiction, missing }) => {
     const reason = contradiction ?? missing[0];
@@ -161,7 +161,7 @@ function reasons(report) {
     h("li", {}, `step ${number}, ${STEPS[number - 1]}: `, told(sentence))));
 }
 
-/** Return who was caught lying, with proof: what a reader looks for first, also under a pass. */
+/** Return the clients with proven misbehaviour: readers look for these first, also after a pass. */
 function caught(path, findings) {
   const deeds = new Map();
   for (const { kind, round, clients } of findings.filter((one) => one.proven && MISDEEDS.includes(one.kind))) {
@@ -173,7 +173,7 @@ function caught(path, findings) {
   if (!deeds.size) return null;
   const sorted = [...deeds.values()].sort((one, other) => one.client - other.client).slice(0, MOST_FINDINGS);
   return [
-    h("p", {}, "Caught, with proof:"),
+    h("p", {}, "Proven misbehaviour:"),
     h("ul", { class: "remarks", id: "caught" }, ...sorted.map(({ client, kind, rounds }) =>
       h("li", {}, clientLink(path, client), ": ", told(kind), rounds.size ? ` in round${rounds.size > 1 ? "s" : ""} ${listed([...rounds].map(String))}` : ""))),
   ];
@@ -181,11 +181,11 @@ function caught(path, findings) {
 
 function findings(path, report) {
   const parts = [
-    ["Who was caught at what, or failed to deliver", report.findings.filter((one) => !UNKNOWN.includes(one.kind))],
-    ["What nobody can tell true or false any more", report.findings.filter((one) => UNKNOWN.includes(one.kind))],
+    ["Misbehaviour and missing contributions", report.findings.filter((one) => !UNKNOWN.includes(one.kind))],
+    ["Claims that can no longer be checked", report.findings.filter((one) => UNKNOWN.includes(one.kind))],
   ];
   return parts.filter(([, found]) => found.length).map(([title, found]) => section(title,
-    table(title, [["round", "number"], ["client"], ["what"], ["in words", "wide"], ["proven"], ["evidence"]], found.slice(0, MOST_FINDINGS).map((one) =>
+    table(title, [["round", "number"], ["client"], ["kind"], ["explanation", "wide"], ["proven"], ["evidence"]], found.slice(0, MOST_FINDINGS).map((one) =>
       h("tr", { "data-kind": one.kind },
         h("td", { class: "number" }, one.round === null ? "–" : roundLink(path, one.round, String(one.round))),
         h("td", {}, one.clients.length ? clientLinks(path, one.clients) : "the run"),
@@ -200,11 +200,11 @@ function about(one, report) {
   const of = report?.deployment;
   return [
     facts([
-      ["begun", moment(one.begun_at)],
+      ["started", moment(one.begun_at)],
       one.ended_at && ["ended", moment(one.ended_at)],
       of && ["as of block", whole(of.head_block), " ", digest(of.head_block_hash, "block")],
       of && ["head", digest(of.head, "head")],
-      of && ["head to keep for the next audit", of.final_head ? digest(of.final_head, "head to keep") : "none: nothing is known to be final"],
+      of && ["head to keep for the next audit", of.final_head ? digest(of.final_head, "head to keep") : "none: no block is known to be final"],
       report?.remarks > 0 && ["remarks", whole(report.remarks)],
       one.strict && ["strict", "yes"],
       one.report_sha256 && ["sha256 of the report", digest(one.report_sha256, "report")],
@@ -219,5 +219,5 @@ function earlier(path, all) {
     h("a", { href: runLink(path, "/verification", { name: one.verification }) }, moment(one.begun_at)),
     badge(MARK[one.outcome]?.[1] ?? "", one.outcome ?? one.state),
   ]);
-  return section("Verifications so far", table("Verifications so far", [["begun", "text", "row"], ["verdict"]], rows));
+  return section("Verifications so far", table("Verifications so far", [["started", "text", "row"], ["verdict"]], rows));
 }

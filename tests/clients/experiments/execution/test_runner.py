@@ -292,7 +292,7 @@ def _alter_what_is_kept(store: RowStore, found: RepeatedCell, evidence: ChainEvi
 @pytest.mark.parametrize(
     ("cell", "said"),
     [
-        ("CMFL-I__clean__seed201", "was on no chain: only the first seed of CMFL's cells is"),
+        ("CMFL-I__clean__seed201", "was not on a chain; only the first seed of each CMFL cell is"),
         ("CMFL-II__clean__seed200", "experiment mini has no cell 'CMFL-II__clean__seed200'"),
     ],
 )

@@ -169,7 +169,7 @@ def test_a_node_that_says_why_ends_the_call(flower: Flower) -> None:
 def test_other_settings_at_a_node_are_refused(flower: Flower) -> None:
     settings = (f"protocol.payload={flower.configuration.protocol.payload}", "training.path=plain")
     other = TrainingNode(load("smoke", settings=(*settings, "training.local_steps=3")))
-    with pytest.raises(TrainingError, match="settings of the run differ"):
+    with pytest.raises(TrainingError, match="run's settings differ"):
         flower.trained(ConnectedNodes({1: lambda m: other.answer(m, 0, 1)}))
     other.close()
 

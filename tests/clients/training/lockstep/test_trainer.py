@@ -137,14 +137,14 @@ def test_the_built_in_models_of_images_are_chains(name: str) -> None:
     [
         (lambda m, x: torch.tanh(m.linear(x.flatten(1))), "tanh"),
         (lambda m, x: m.linear(x.flatten(1)) * m.scale, "mul"),
-        (lambda m, x: m.linear(x.flatten(1)) + m.linear(x.flatten(1)), "the layer before alone"),
+        (lambda m, x: m.linear(x.flatten(1)) + m.linear(x.flatten(1)), "than the previous layer"),
         (lambda m, x: m.linear(x.flatten(1)), "is not trained by exactly one layer"),
         (lambda m, x: m.linear(x.flatten(1)[:, :64]), "getitem"),
         (lambda m, x: m.linear(x.transpose(2, 3).flatten(1)), "transpose"),
         (lambda m, x: m.linear(x.flatten(1)) if x.sum() > 0 else x, "cannot be traced"),
         (lambda m, x: m.linear(x), "cannot be followed"),
         (lambda m, x: m.linear(x.reshape(-1, 8, 8).flatten(1)).flatten(0), "keep samples apart"),
-        (lambda _, x: functional.max_pool2d(x, 2, ceil_mode=True), "pooling of a kind"),
+        (lambda _, x: functional.max_pool2d(x, 2, ceil_mode=True), "unsupported kind of pooling"),
         (lambda _, x: x, "is not trained by exactly one layer"),
     ],
 )
@@ -158,7 +158,7 @@ def test_anything_else_is_refused_with_what_it_is(forward: Any, reason: str) -> 
     [
         (nn.Conv2d(1, 2, 3, padding_mode="reflect"), "border of other than zeros"),
         (nn.Conv2d(1, 2, 2, padding="same", dilation=3), "odd border"),
-        (nn.MaxPool2d(2, dilation=2), "pooling of a kind"),
+        (nn.MaxPool2d(2, dilation=2), "unsupported kind of pooling"),
         (nn.Dropout(0.5), "Dropout"),
         (nn.BatchNorm2d(1), "BatchNorm2d"),
         (nn.Linear(8, 8), "takes inputs of shape"),
