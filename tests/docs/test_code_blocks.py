@@ -51,7 +51,6 @@ from tests.transparency.support import WITNESSES
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 CHECKED = {ROOT / "README.md", *(ROOT / "docs" / "tutorials").glob("*.md")}
-"""Pages that show what their commands print."""
 UNITS = sorted((ROOT / "docs" / "systemd").glob("*.service"))
 PASSWORD = "correct horse battery staple"
 LANGUAGES = {"sh", "python", "console", "text", "toml", "nginx", "mermaid", "json"}
@@ -67,6 +66,7 @@ SMALLER = {
 """Shown large in the README, run small."""
 _BLOCK = re.compile(r"^( *)```(\S*) *([^\n]*)\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 _QUOTED = re.compile(r"`(cmfl [a-z][^`]*)`")
+_ANY = re.compile(r" ?\.{3} ?")
 _PORT = re.compile(r"(?<=[: ])(8545|8600|8000)\b")
 
 
@@ -87,7 +87,7 @@ def matches(shown: str, printed: str) -> bool:
     """Whether a page's text shows an output; `...` is any text or lines, spaces count as one."""
     shown, printed = (re.sub(r" +(?=[ \n])", "", text) for text in (shown, printed))
     lines = [
-        r"(?:.*\n)*" if line == "..." else re.escape(line).replace(r"\.\.\.", ".*") + "\n"
+        r"(?:.*\n)*" if line == "..." else ".*".join(map(re.escape, _ANY.split(line))) + "\n"
         for line in shown.splitlines()
     ]
     return re.fullmatch("".join(lines), printed) is not None
