@@ -1,8 +1,13 @@
 """Code blocks of README and docs: `sh` and `python` run in order, and every command named exists.
 
 The blocks of a page are executed in a folder with a finished run in `first`, a `password`, a key
-to sign with, and a federation's settings in `fed.toml`. The commands of `console` blocks, and those
-quoted in the text and in the systemd units, must exist, with their options and make targets.
+to sign with, and a federation's settings in `fed.toml`. A block with a file name (```toml fed.toml)
+is only written there. A line that ends with `&` is a server, which runs until the page ends. One
+that ends with `; echo $?` may fail. In README and tutorials, a `text` block directly behind an
+executed block is its output: `...` matches any text of its line, and a line `...` any lines.
+
+The commands of `console` blocks, and those quoted in the text and in the systemd units, must exist,
+with their options and make targets. They are not executed: `pip install`, `make`, long servers.
 """
 
 from __future__ import annotations
@@ -13,10 +18,14 @@ import re
 import runpy
 import shlex
 import shutil
+import textwrap
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, redirect_stdout
+from dataclasses import astuple
 from functools import cache, partial
+from io import StringIO
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -25,39 +34,63 @@ import typer
 
 from api.settings import Settings
 from clients import registration
+from clients.testnet.network import free_port
 from cmfl.commands.application import application
 from ledger.chain.embedded.reader import EmbeddedReader
 from ledger.chain.rpc.server import RpcServer
 from ledger.transparency.notes import parse_vkey
 from tests.api.conftest import serving
 from tests.cmfl.commands.conftest import cmfl, succeeds
+from tests.containers.composed import printed_by
+from tests.patience import wait_until
+from tests.processes import Forked, Forks
 from tests.support.keys import write_keystore
 from tests.transparency.serving import witness_at
 from tests.transparency.support import WITNESSES
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+CHECKED = {ROOT / "README.md", *(ROOT / "docs" / "tutorials").glob("*.md")}
 UNITS = sorted((ROOT / "docs" / "systemd").glob("*.service"))
 PASSWORD = "correct horse battery staple"
 LANGUAGES = {"sh", "python", "console", "text", "toml", "nginx", "mermaid", "json"}
 FOREIGN = {
     *("flower-superlink", "flower-supernode", "flwr", "anvil", "geth", "besu", "ray", "python3"),
     *("source", "twine", "git", "openssl", "model_signing", "pip", "npm"),
+    *("cd", "echo", "export", "mkdir", "umask"),
 }
 SMALLER = {
-    "README.md": {
-        "seed=7, rounds=10)": "seed=7, rounds=7)",
-        "seeds=range(2),\n    rounds=10,\n)": "seeds=range(1),\n    rounds=1,\n)",
-        "--preset digits --rounds 10 ": "--preset digits --rounds 7 ",
-    },
+    "rounds=10, seed=7)": "rounds=7, seed=7)",
+    "seeds=range(2),\n    rounds=10,\n)": "seeds=range(1),\n    rounds=1,\n)",
 }
-"""Shown large, run small."""
-_BLOCK = re.compile(r"^( *)```(\S*)[^\n]*\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
+"""Shown large in the README, run small."""
+_BLOCK = re.compile(r"^( *)```(\S*) *([^\n]*)\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 _QUOTED = re.compile(r"`(cmfl [a-z][^`]*)`")
+_ANY = re.compile(r" ?\.{3} ?")
+_PORT = re.compile(r"(?<=[: ])(8545|8600|8000)\b")
 
 
-def blocks(page: Path) -> list[tuple[str, str]]:
-    return [(language, text) for _, language, text in _BLOCK.findall(page.read_text("utf-8"))]
+def blocks(page: Path, is_small: bool = False) -> Iterator[tuple[str, str, str, str | None]]:
+    """Yield language, name, text and output of each block; None if it shows no output."""
+    whole = page.read_text("utf-8")
+    for large, small in SMALLER.items() if is_small and page.name == "README.md" else ():
+        assert large in whole
+        whole = whole.replace(large, small)
+    found = [*_BLOCK.finditer(whole)]
+    for block, after in zip_longest(found, found[1:]):
+        is_shown = after and after[2] == "text" and whole[block.end() : after.start()].isspace()
+        output = textwrap.dedent(after[4]) if is_shown else None
+        yield block[2], block[3], textwrap.dedent(block[4]), output
+
+
+def matches(shown: str, printed: str) -> bool:
+    """Whether a page's text shows an output; `...` is any text or lines, spaces count as one."""
+    shown, printed = (re.sub(r" +(?=[ \n])", "", text) for text in (shown, printed))
+    lines = [
+        r"(?:.*\n)*" if line == "..." else ".*".join(map(re.escape, _ANY.split(line))) + "\n"
+        for line in shown.splitlines()
+    ]
+    return re.fullmatch("".join(lines), printed) is not None
 
 
 def lines_of(text: str) -> list[str]:
@@ -114,13 +147,13 @@ def named_commands(page: Path) -> list[str]:
     text = page.read_text("utf-8")
     if page.suffix == ".service":
         return re.findall(r"^ExecStart=(.*)$", text.replace("\\\n", " "), re.MULTILINE)
-    shown = [text for language, text in blocks(page) if language == "console"]
+    shown = [text for language, _, text, _ in blocks(page) if language == "console"]
     quoted = [re.sub(r"\s+", " ", line) for line in _QUOTED.findall(_BLOCK.sub("", text))]
     return [line for block in shown for line in lines_of(block)] + quoted
 
 
 def test_every_block_has_a_known_language() -> None:
-    named = [(page.name, language) for page in PAGES for language, _ in blocks(page)]
+    named = [(page.name, language) for page in PAGES for language, *_ in blocks(page)]
     assert [found for found in named if found[1] not in LANGUAGES] == []
 
 
@@ -218,15 +251,58 @@ def fill(folder: Path, finished: Path) -> None:
     (folder / "fed.toml").write_text(federation)
 
 
+class Reader:
+    """Executes blocks as a reader in one folder does, with free ports in the place of a page's."""
+
+    def __init__(self, values: dict[str, str], forks: Callable[[], Forks], ends: ExitStack) -> None:
+        self._values, self._forks, self._ends = values, forks, ends
+        self._ports = {port: str(free_port()) for port in ("8545", "8600", "8000")}
+
+    def here(self, text: str) -> str:
+        return _PORT.sub(lambda port: self._ports[port[0]], text)
+
+    def execute(self, language: str, text: str) -> list[str | Forked]:
+        """Return what the parts of a block have printed, or the servers that print it."""
+        if language == "python":
+            Path("block.py").write_text(text)
+            with redirect_stdout(StringIO()) as printed:
+                runpy.run_path("block.py", run_name="__main__")
+            return [printed.getvalue()]
+        return [self._run(line) for line in lines_of(text)] if language == "sh" else []
+
+    def _run(self, line: str) -> str | Forked:
+        for placeholder, value in (self._values | made_here()).items():
+            line = line.replace(placeholder, value)
+        command = line.removesuffix("; echo $?")
+        words = shlex.split(self.here(command), comments=True)
+        assert words[0] == "cmfl", f"only cmfl is run here: {line}"
+        if words[-1] == "&":
+            return self._ends.enter_context(self._forks().start(*words[1:-1]))
+        code, out, err = astuple(cmfl(*words[1:]))
+        assert command != line or code == 0, f"{line}\n{out}{err}"
+        return f"{out}{err}{code}\n" if command != line else out + err
+
+
+def made_here() -> dict[str, str]:
+    """Return what a page has made: $KEY, the address of key.json; $CONTRACT and $CHAIN_ID."""
+    made = {}
+    for path in (*Path().glob("*[12].json"), *Path().glob("federation/runs/*/deployment.json")):
+        document = json.loads(path.read_text("utf-8"))
+        name = path.stem.upper().replace("DEPLOYMENT", "CONTRACT")
+        made[f"${name}"] = document["address"]
+        made["$CHAIN_ID"] = str(document.get("chain_id"))
+    return made
+
+
 @pytest.mark.parametrize(
     "page",
-    [page for page in PAGES if any(language in {"sh", "python"} for language, _ in blocks(page))],
+    [page for page in PAGES if {"sh", "python"} & {language for language, *_ in blocks(page)}],
     ids=lambda page: str(page.relative_to(ROOT)),
 )
 def test_the_blocks_of_a_page_can_be_executed(
-    page: Path, values: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: Path, values: dict[str, str], monkeypatch: pytest.MonkeyPatch, request: Any
 ) -> None:
-    finished = Path(values["HOME"])
+    finished, tmp_path = Path(values["HOME"]), request.getfixturevalue("tmp_path")
     if not re.search(r"^.*cmfl run.*--home first", page.read_text("utf-8"), re.MULTILINE):
         shutil.copytree(finished, tmp_path / "first")
     fill(tmp_path, finished)
@@ -235,20 +311,34 @@ def test_the_blocks_of_a_page_can_be_executed(
     # A key of the usual cost takes a second to open; tests/containers makes and opens some.
     cheap = partial(registration.write_keystore, work=registration.ScryptCost.OF_TEST_KEYS)
     monkeypatch.setattr(registration, "write_keystore", cheap)
-    smaller = SMALLER.get(str(page.relative_to(ROOT)), {})
-    assert all(large in page.read_text("utf-8") for large in smaller)
-    for language, text in blocks(page):
-        shown = text
-        for large, small in smaller.items():
-            shown = shown.replace(large, small)
-        if language == "python":
-            (tmp_path / "block.py").write_text(shown)
-            runpy.run_path(str(tmp_path / "block.py"), run_name="__main__")
-        for line in lines_of(shown) if language == "sh" else ():
-            filled = line
-            for placeholder, value in values.items():
-                filled = filled.replace(placeholder, value)
-            words = shlex.split(filled, comments=True)
-            assert words[0] == "cmfl", f"only cmfl is run here: {line}"
-            result = cmfl(*words[1:])
-            assert result.code == 0, (line, result.err)
+    with ExitStack() as ends:
+        reader = Reader(values, partial(request.getfixturevalue, "forks"), ends)
+        for language, name, text, output in blocks(page, is_small=True):
+            if "." in name:
+                Path(name).write_text(text)
+            elif (printed := reader.execute(language, text)) and output and page in CHECKED:
+                require_shown(reader.here(output), printed)
+
+
+def require_shown(shown: str, parts: list[str | Forked]) -> None:
+    """Fail unless a page shows what its commands print; servers may print it later."""
+
+    def printed() -> str:
+        return "".join(part if isinstance(part, str) else printed_by(part) for part in parts)
+
+    if not all(isinstance(part, str) for part in parts):
+        wait_until(lambda: matches(shown, printed()), printed)
+    assert matches(shown, printed()), f"the page shows:\n{shown}\nprinted was:\n{printed()}"
+
+
+@pytest.mark.parametrize(
+    ("shown", "is_shown"),
+    [
+        ("round 1: 3 accepted\nPASSED\n", True),
+        ("...\nPASSED...\n", True),
+        ("round 1: 4 accepted\nPASSED\n", False),
+        ("round 1: 3 accepted\n", False),
+    ],
+)
+def test_a_changed_output_is_noticed(shown: str, *, is_shown: bool) -> None:
+    assert matches(shown, "round 1: 3 accepted  \nPASSED\n") == is_shown

@@ -149,7 +149,7 @@ def test_no_page_or_message_installs_from_an_index() -> None:
 
 
 def test_the_page_on_installing_names_every_extra_of_a_user() -> None:
-    page = (ROOT / "docs/getting-started.md").read_text("utf-8")
+    page = (ROOT / "docs/how-to/install.md").read_text("utf-8")
     cells = " ".join(re.findall(r"^\| (`[^|]*) \|", page, re.MULTILINE))
     listed = set(re.findall(r"`(\w+)`", cells))
     assert listed == set(project()["optional-dependencies"]) - {"dev"}
