@@ -53,6 +53,14 @@ _MOVED = """<!doctype html>
 """
 
 
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Add the generated page of each experiment to the section Results."""
+    (results,) = (section["Results"] for section in config.nav or () if "Results" in section)
+    listed = sorted(Path(config.docs_dir, "results").glob("*.md"))
+    results += [page for path in listed if (page := f"results/{path.name}") not in results]
+    return config
+
+
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     """Add the generated references, and the repository's pages outside docs/."""
     pages = {

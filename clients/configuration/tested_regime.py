@@ -1,4 +1,4 @@
-"""Tested settings of the rules of `docs/reference/presets.md`, and the risk of a committee.
+"""Tested settings of the rules (`docs/explanation/robustness.md`), and the risk of a committee.
 
 Accuracy under attack is lower outside of them, as `cmfl experiment run robustness-worst-parts`
 shows. The risk is of the first committee alone, which is drawn: later ones are elected.
@@ -69,7 +69,7 @@ def regime_warnings(configuration: Configuration) -> list[str]:
     model, held = configuration.model.name, " and ".join(sorted(MODELS))
     warnings = {
         f"malice.malicious_rate = {rate:g}: beyond {MOST_MALICIOUS:g} attackers often hold half of "
-        f"a committee, and every rule fails": rate > MOST_MALICIOUS,
+        f"a committee, and every rule can fail": rate > MOST_MALICIOUS,
         f"training.local_steps = {steps}: updates of a single step tell honest clients and "
         f"attackers apart too badly": steps is not None and steps < LEAST_LOCAL_STEPS,
         f"data.partition.alpha = {alpha:g}: below {LEAST_ALPHA:g} honest updates differ too much "

@@ -84,7 +84,8 @@ def run(
     # Last of all: a run that is refused says so in one line, and long output hides none.
     if configuration.malice.attack is not None:
         for warning in regime_warnings(configuration):
-            console.complain(f"warning: outside the tested regime: {warning}; see docs/presets.md")
+            page = "docs/explanation/robustness.md"
+            console.complain(f"warning: outside the tested settings: {warning}; see {page}")
 
 
 def _configuration(

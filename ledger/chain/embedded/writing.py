@@ -96,7 +96,7 @@ def read_note(chain: Path) -> AcknowledgedBlock | None:
             return newest[1]
     raise ports.ChainDamagedError(
         f"{path}: the note of the newest acknowledged block is damaged, so a rollback would "
-        "go unnoticed; to continue anyway, give --accept-rollback"
+        "go unnoticed; to continue anyway: cmfl run --resume --accept-rollback"
     )
 
 
@@ -120,8 +120,8 @@ def _rolled_back(path: Path, noted: AcknowledgedBlock, finding: str) -> ports.Ch
     return ports.ChainRolledBackError(
         f"{path}: block {noted.number} 0x{noted.hash.hex()} was acknowledged here, but "
         f"{finding}: a backup was restored, the file was replaced, or its write-ahead log is "
-        "damaged or missing. Put back the newer files, or continue from the present state with "
-        "--accept-rollback"
+        "damaged or missing. Put back the newer files, or continue from the present state: "
+        "cmfl run --resume --accept-rollback"
     )
 
 

@@ -78,7 +78,7 @@ ATTACK = ("--set", "malice.attack=ipm", "--set", "malice.malicious_rate=0.25")
 def test_an_attacked_run_outside_the_regime_is_warned_of_once(tmp_path: Path) -> None:
     result = cmfl(*RUN, *ATTACK, "--home", tmp_path)
     assert result.code == 0
-    assert result.err.count("outside the tested regime: a committee of 4") == 1
+    assert result.err.count("outside the tested settings: a committee of 4") == 1
     assert result.json["run"] == "run"  # standard output is JSON alone
 
 
