@@ -69,9 +69,7 @@ def test_a_module_that_hides_ours_is_named_with_its_path(tmp_path: Path, name: s
     ended = python("-c", "import cmfl", folder=tmp_path, path=str(tmp_path))
     assert ended.returncode == 1
     last = ended.stderr.splitlines()[-1]
-    assert last.startswith(
-        f"ImportError: cmfl: the module {name!r} at {foreign} is not cmfl-ledger's"
-    )
+    assert last.startswith(f"ImportError: cmfl: the module {name!r} at {foreign} is not cmfl")
     assert "rename it" in last
 
 

@@ -196,10 +196,7 @@ def test_a_name_that_stands_for_no_model_is_refused(name: str, sentence: str) ->
             "has a name that is not Unicode text",
         ),
         (with_body("self.view = nn.Parameter(self.last.weight.detach()[1])"), "'last.weight' and"),
-        (
-            with_body("self.wide = nn.Parameter(torch.zeros(1).expand(5))"),
-            "'wide' repeats one numb",
-        ),
+        (with_body("self.wide = nn.Parameter(torch.zeros(1).expand(5))"), "'wide' repeats one"),
         (
             with_body("self.drop = nn.BatchNorm1d(16)", forward=THROUGH_DROP),
             "in training changes 'drop.running_mean', which is not part of the vote .as BatchNorm",

@@ -67,9 +67,7 @@ def test_a_home_on_a_node_says_how_to_name_it(tmp_path: Path) -> None:
     manifest.write_text("{}")
     for command in (("rounds", "list"), ("blobs", "list", "--round", "1"), ("blobs", "serve")):
         said = refusal(*command, "--home", tmp_path)
-        assert said.startswith(
-            f"there is no chain at {tmp_path / 'chain.sqlite'}; check that the disk"
-        )
+        assert said.startswith(f"there is no chain at {tmp_path / 'chain.sqlite'}; check ")
         assert said.endswith("fed is on a node, give --rpc-url and --chain-id")
 
 
