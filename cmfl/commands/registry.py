@@ -76,7 +76,8 @@ def register(
     lines = (
         f"{out}: {address} registers for run {run} with {count} samples",
         f"settings 0x{proposal.hex()}",
-        f"to deploy, run {console.command_line(*gather, out='registry.json', **agreed.words())}",
+        "the deployer continues with: "
+            f"{console.command_line(*gather, out='registry.json', **agreed.words())}",
         f"once the entries of all owners are in {out.parent}",
     )
     console.print_result(

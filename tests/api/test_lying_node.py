@@ -90,4 +90,4 @@ def test_a_node_that_leaves_logs_out_is_answered_for_nowhere(
         node.lies = [Lie(event, "hide", which)]
         for path in ANSWERED:
             told = refused(client.get(f"{root}{path}"), 502, "chain-not-served")
-            assert told["detail"] == "the node's logs do not add up to what the contract says"
+            assert told["detail"] == "the node's logs do not match the contract's state"

@@ -244,7 +244,7 @@ def test_a_fault_of_the_service_tells_nothing_of_its_inside(
     with caplog.at_level(logging.CRITICAL), serving(Settings(home=home)) as client:
         answer = client.get("/v1/status")
     told = refused(answer, 500)
-    assert told["detail"] == "this is a fault of the service; its log tells more"
+    assert told["detail"] == "this is an internal error of the service; see its log"
     assert "Zero" not in answer.text
 
 

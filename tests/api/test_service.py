@@ -207,7 +207,7 @@ def test_a_deployment_is_served_once(copy: Path, tmp_path: Path) -> None:
     further = (tmp_path / "second" / "deployment.json",)
     with serving(Settings(home=copy, manifests=further)) as client:
         assert [d["run"] for d in deployments(client)] == ["first"]
-        assert reasons(client) == {"second/deployment.json": "the contract is that of run 'first'"}
+        assert reasons(client) == {"second/deployment.json": "the contract belongs to run 'first'"}
 
 
 def test_a_manifest_that_goes_or_changes_is_noticed(copy: Path) -> None:

@@ -119,5 +119,5 @@ def test_long_answers_go_on(attested: Attested, monkeypatch: pytest.MonkeyPatch)
             each for each in whole["updates"] if each["round"] in {2, 3}
         ]
         monkeypatch.setattr("api.client.MAX_COVERAGE_PAGES", 3)
-        with pytest.raises(ServiceError, match="without end"):
+        with pytest.raises(ServiceError, match="without an end"):
             deployment.training()

@@ -125,7 +125,7 @@ def test_what_cannot_be_proven_or_checked_is_refused(
         run.rounds[2].prove(-1)
     with pytest.raises(cmfl.ConfigurationError, match="give exactly one of"):
         cmfl.verify(proof, head=run.head, run=run)
-    with pytest.raises(cmfl.ConfigurationError, match="go together"):
+    with pytest.raises(cmfl.ConfigurationError, match="rpc_url= needs address="):
         cmfl.verify(proof, rpc_url="http://127.0.0.1:1")
     with pytest.raises(cmfl.ConfigurationError, match=r"none\.json: No such file"):
         cmfl.verify(tmp_path / "none.json")

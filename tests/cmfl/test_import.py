@@ -69,7 +69,7 @@ def test_a_module_that_hides_ours_is_named_with_its_path(tmp_path: Path, name: s
     ended = python("-c", "import cmfl", folder=tmp_path, path=str(tmp_path))
     assert ended.returncode == 1
     last = ended.stderr.splitlines()[-1]
-    assert last.startswith(f"ImportError: cmfl: the module {name!r} at {foreign} is not that of")
+    assert last.startswith(f"ImportError: cmfl: the module {name!r} at {foreign} is not cmfl")
     assert "rename it" in last
 
 
@@ -78,7 +78,7 @@ def test_the_command_ends_with_one_line_and_code_2(tmp_path: Path) -> None:
     ended = python("-m", "cmfl", "--version", folder=tmp_path, path=str(tmp_path))
     assert (ended.returncode, ended.stdout) == (import_guard.WRONG, "")
     (line,) = ended.stderr.splitlines()
-    assert line.startswith(f"cmfl: the module 'api' at {tmp_path / 'api.py'} is not that of")
+    assert line.startswith(f"cmfl: the module 'api' at {tmp_path / 'api.py'} is not cmfl-ledger's")
     assert python("-m", "cmfl", "--version").returncode == 0
 
 

@@ -50,7 +50,7 @@ def test_an_unknown_name_is_refused_with_those_that_it_may_mean(name: str, near:
 
 
 def test_a_name_of_several_settings_is_refused_with_all_of_them() -> None:
-    with pytest.raises(ConfigurationError, match=r"path: .* data\.path, training\.path; write one"):
+    with pytest.raises(ConfigurationError, match=r"path is .* data\.path, training\.path; w"):
         full_name("path")
 
 

@@ -106,9 +106,9 @@ def test_what_is_no_single_range_is_answered_by_the_whole() -> None:
     assert parse_range("bytes=0-99", 10) == range(10)
     assert parse_range("bytes=-99", 10) == range(10)
     for header in ("bytes=10-", "bytes=-0", "bytes=99999999999999999-"):
-        with pytest.raises(ValueError, match="none of these"):
+        with pytest.raises(ValueError, match="does not include this range"):
             parse_range(header, 10)
-    with pytest.raises(ValueError, match="none of these"):
+    with pytest.raises(ValueError, match="does not include this range"):
         parse_range("bytes=0-", 0)
 
 

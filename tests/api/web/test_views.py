@@ -111,7 +111,7 @@ def test_the_deployments_are_those_of_rest(page: Page, client: httpx.Client, roo
 
 
 def shown_share(value: float | None) -> str:
-    return "\N{EN DASH}" if value is None else f"{100 * value:.1f} %"
+    return "\N{EN DASH}" if value is None else f"{100 * value:.1f}%"
 
 
 def test_a_run_tells_its_rounds(page: Page, client: httpx.Client, root: str) -> None:

@@ -330,7 +330,7 @@ def sentence_about(path: Path) -> str:
 def test_a_missing_file_a_folder_and_two_sources_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"gone\.toml cannot be read: No such file"):
         load(path=tmp_path / "gone.toml")
-    with pytest.raises(ConfigurationError, match="cannot be read: it is no file, but a folder"):
+    with pytest.raises(ConfigurationError, match="cannot be read: it is not a file, but a folder"):
         load(path=tmp_path)
     with pytest.raises(ConfigurationError, match="a preset or a configuration file, not both"):
         load("smoke", tmp_path)

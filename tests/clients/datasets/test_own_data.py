@@ -383,7 +383,7 @@ def test_no_document_makes_a_worker_run_a_data_sets_code(tmp_path: Path) -> None
     local = configuration_from_document(document, settings=(f"data.name={reference}",))
     assert own_parts(local, document, (ClientId(3),)).train[3].y.size > 0
     loader(tmp_path, LOADER + "# another\n")
-    with pytest.raises(ConfigurationError, match="the sha256 of its files was"):
+    with pytest.raises(ConfigurationError, match="expected the sha256 of its files"):
         own_parts(local, document, (ClientId(3),))
 
 

@@ -196,10 +196,7 @@ def test_a_name_that_stands_for_no_model_is_refused(name: str, sentence: str) ->
             "has a name that is not Unicode text",
         ),
         (with_body("self.view = nn.Parameter(self.last.weight.detach()[1])"), "'last.weight' and"),
-        (
-            with_body("self.wide = nn.Parameter(torch.zeros(1).expand(5))"),
-            "'wide' repeats one number i",
-        ),
+        (with_body("self.wide = nn.Parameter(torch.zeros(1).expand(5))"), "'wide' repeats one"),
         (
             with_body("self.drop = nn.BatchNorm1d(16)", forward=THROUGH_DROP),
             "in training changes 'drop.running_mean', which is not part of the vote .as BatchNorm",
@@ -214,10 +211,7 @@ def test_a_name_that_stands_for_no_model_is_refused(name: str, sentence: str) ->
         (with_body("self.other = nn.Linear(2, 2)"), "'other.weight' is not used in the forward"),
         (with_body(f"self.register_buffer('b', torch.tensor({CHANCE}))"), "'b' is not the same in"),
         (with_body(f"nn.init.constant_(self.last.bias, {CHANCE})"), "its start is not the same in"),
-        (
-            with_body("nn.init.constant_(self.last.bias, float('inf'))"),
-            "its initial parameters are",
-        ),
+        (with_body("nn.init.constant_(self.last.bias, float('inf'))"), "its initial parameters a"),
         (with_body("self.draw_start = lambda rng: rng.no_such_draw()"), "its start cannot be draw"),
     ],
 )
@@ -238,7 +232,7 @@ def test_tokens_for_a_numeric_model_are_refused_before_round_1(file: Path) -> No
 
 def test_a_folder_or_an_endless_file_is_refused_unread(tmp_path: Path) -> None:
     (tmp_path / "folder.py").mkdir()
-    with pytest.raises(ConfigurationError, match="no file, but a folder"):
+    with pytest.raises(ConfigurationError, match="is not a file, but a folder"):
         user_module(f"{tmp_path / 'folder.py'}:Net")
     large = tmp_path / "large.py"
     large.write_bytes(b"#" * (MAX_FILE_BYTES + 1))

@@ -106,10 +106,7 @@ def test_a_store_is_served_until_it_is_told_to_stop(
         (["--port", "70000"], "--port"),
         (["--contract", "0x12"], "is not an address"),
         (["--host", "0.0.0.0", "--port", "0"], "with --public-url"),
-        (
-            [part for n in range(17) for part in ("--auditor", f"0x{n:040x}")],
-            "17; must be at most 16",
-        ),
+        ([part for n in range(17) for part in ("--auditor", f"0x{n:040x}")], "17; must be at most"),
     ],
 )
 def test_wrong_options_of_a_store_are_refused(

@@ -370,7 +370,7 @@ def test_a_chain_that_is_not_here_is_not_asked(two: Path) -> None:
 
 
 def test_a_run_below_its_floor_is_pointed_out(two: Path) -> None:
-    sentence = "WARNING: attacked ends below its floor: always answering the commonest class is"
+    sentence = "WARNING: attacked ends below its floor, the accuracy of always answering the"
     assert sentence in succeeds("runs", "list", "--home", two).out
     assert sentence in succeeds("runs", "show", "attacked", "--home", two).out
     assert "WARNING" not in succeeds("runs", "show", "run", "--home", two).out

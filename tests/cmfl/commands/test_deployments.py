@@ -137,7 +137,7 @@ def test_a_store_of_workers_elsewhere_that_lost_a_model_is_broken(coordinator: P
         run = read_run_manifest(Home(coordinator).run("run"))
         model = connect(chain, run).state().model.hex()
     (coordinator / "blobs" / model[:2] / model).unlink()
-    assert f"blob {model} is missing" in checks(coordinator, code=1)["run run"]
+    assert f"blob {model}, the model of round" in checks(coordinator, code=1)["run run"]
 
 
 def test_workers_elsewhere_may_publish_in_another_store(coordinator: Path) -> None:

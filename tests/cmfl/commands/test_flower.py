@@ -80,5 +80,5 @@ def test_a_worker_trains_by_itself() -> None:
     settings = ("machine.engine=flower", "training.path=plain")
     configuration = load("smoke", settings=settings)
     population = populate(configuration)
-    with pytest.raises(ConfigurationError, match="leave it out"):
+    with pytest.raises(ConfigurationError, match="remove it"):
         _engine(configuration, population.model, population.data, 1)

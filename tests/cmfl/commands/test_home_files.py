@@ -42,16 +42,14 @@ def test_a_homes_files_are_no_output(
     before = files(home)
     for out in (home / kept, os.path.relpath(home / kept), linked(home, tmp_path) / kept):
         line = refusal(*command, "--home", home, "--out", out)
-        assert line.startswith(
-            f"--out {out}: lies in {kept.split('/', maxsplit=1)[0]} of the home "
-        )
+        assert line.startswith(f"--out {out}: is in {kept.split('/', maxsplit=1)[0]} of the home ")
     assert files(home) == before
 
 
 def test_a_report_is_not_written_over_the_chain(home: Path) -> None:
     path = home / "chain.sqlite"
     line = refusal("verify", "training", "--home", home, "--round", 1, "--report", path)
-    assert line.startswith(f"--report {path}: lies in chain.sqlite of the home ")
+    assert line.startswith(f"--report {path}: is in chain.sqlite of the home ")
 
 
 def test_beside_a_homes_files_there_is_room(home: Path, tmp_path: Path) -> None:

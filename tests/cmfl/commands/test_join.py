@@ -145,7 +145,7 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]
             patch.setenv("CMFL_PRIVATE_KEY", TEST_KEYS[0].hex())
             patch.setenv("CMFL_RPC_URL", server.url)
             patch.setenv("CMFL_CHAIN_ID", str(DEFAULT_CHAIN_ID))
-            gather = next_command(registered, "whoever deploys goes on with")
+            gather = next_command(registered, "the deployer continues with")
             gathered = succeeds(*gather).out
             deployed = succeeds(*next_command(gathered, "go on with")).out
             clients = succeeds("registry", "show", "registry.json", "--json").json["clients"]

@@ -117,7 +117,7 @@ def test_a_keystore_that_names_another_account_is_found_out(tmp_path: Path, pass
     assert "does not name its account; use --prove to find it" in refusal(*shown)
     succeeds(*shown, "--prove", "--password-file", password)
     keystore.write_text("[]")
-    assert "no keystore" in refusal(*shown)
+    assert "is not a keystore" in refusal(*shown)
 
 
 def test_no_key_and_no_password_is_ever_printed(

@@ -55,7 +55,7 @@ def test_a_home_without_a_chain_says_its_runs_had_none(tmp_path: Path) -> None:
     succeeds(*SMALLEST, "--home", tmp_path, *settings_of("machine.ledger=memory"))
     for command in (("rounds", "list"), ("clients", "list"), ("audit",)):
         said = refusal(*command, "--home", tmp_path)
-        assert said.startswith(f"{tmp_path} has no chain: run ran on the memory ledger")
+        assert said.startswith(f"{tmp_path} has no chain, because run ran on the memory ledger")
     # A run that was on a chain is looked for there.
     (tmp_path / "runs" / "run" / "config.toml").write_text("[machine]\nledger = 'chain'\n")
     assert "no such chain file" in refusal("rounds", "list", "--home", tmp_path)
@@ -67,7 +67,7 @@ def test_a_home_on_a_node_says_how_to_name_it(tmp_path: Path) -> None:
     manifest.write_text("{}")
     for command in (("rounds", "list"), ("blobs", "list", "--round", "1"), ("blobs", "serve")):
         said = refusal(*command, "--home", tmp_path)
-        assert said.startswith(f"there is no chain at {tmp_path / 'chain.sqlite'}: is the disk")
+        assert said.startswith(f"there is no chain at {tmp_path / 'chain.sqlite'}; check ")
         assert said.endswith("fed is on a node, give --rpc-url and --chain-id")
 
 

@@ -115,7 +115,7 @@ def test_a_deployment_over_a_node_is_done_once(node: Node, tmp_path: Path) -> No
     first = succeeds(*arguments).json
     assert succeeds(*arguments).json == first
     assert first == json.loads((tmp_path / "runs" / "run" / "deployment.json").read_bytes())
-    assert "of another configuration" in refusal(*arguments, "--set", "seed=1")
+    assert "has another configuration" in refusal(*arguments, "--set", "seed=1")
 
 
 def test_a_run_is_played_by_one_process_at_a_time(node: Node, forks: Forks, tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def test_missing_files_unopened_rounds_and_unknown_clients_are_refused(
 ) -> None:
     gone = tmp_path / "gone"
     assert "gone: No such file" in refusal("verify", "bundle", gone)
-    assert "is no file, but a folder" in refusal("verify", "bundle", tmp_path)
+    assert "is not a file, but a folder" in refusal("verify", "bundle", tmp_path)
     asked = ("--round", 1, "--client", 0)
     assert "gone: No such file" in refusal("verify", "client", *asked, "--proof", gone)
     for name in ("round", "bundle"):
@@ -167,7 +167,7 @@ def test_a_report_that_cannot_be_built_on_is_refused(
     assert refusal(*since, tmp_path / "none.json") == (
         f"--since {tmp_path / 'none.json'}: No such file or directory"
     )
-    assert refusal(*since, tmp_path).endswith("it is no file, but a folder, a pipe or a device")
+    assert refusal(*since, tmp_path).endswith("it is not a file, but a folder, a pipe or a device")
     earlier.write_text("{\x1b[31m", encoding="utf-8")
     assert "the earlier report is no JSON" in refusal(*since, earlier)
     shown = succeeds("rounds", "show", first_decided(copy), "--home", copy, "--json").json

@@ -141,7 +141,7 @@ def stopped_once_it_runs(folder: Path) -> Iterator[None]:
 
 def test_refuses_what_it_cannot_take_part_with(served: Served, tmp_path: Path) -> None:
     assert "--rpc-url is required" in refusal("worker", "--folder", tmp_path)
-    assert "--blobs must be given" in refusal("worker", *served.options[:6], "--folder", tmp_path)
+    assert "--blobs is required" in refusal("worker", *served.options[:6], "--folder", tmp_path)
     wrong_chain = [7 if option == served.node[3] else option for option in served.options]
     key = ("--keystore", served.keystores[0], "--folder", tmp_path)
     assert "expected 7" in cmfl("worker", *wrong_chain, *key).err

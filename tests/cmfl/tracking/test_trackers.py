@@ -405,7 +405,7 @@ def test_wrong_settings_are_refused(
 def test_track_needs_a_tracker_and_takes_no_other_setting(tracked: Path) -> None:
     off = settings_of("track.mlflow=", "track.tensorboard=", "track.wandb=", "track.project=")
     said = refusal("track", "--home", tracked / "home", *off)
-    assert said.startswith("no tracker is named")
+    assert said.startswith("no tracker is configured")
     other = refusal("track", "--home", tracked / "home", "--set", "protocol.rounds=3")
     assert other.startswith("--set protocol.rounds=3: only track.KEY=VALUE")
 
