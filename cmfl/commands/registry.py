@@ -77,7 +77,7 @@ def register(
         f"{out}: {address} registers for run {run} with {count} samples",
         f"settings 0x{proposal.hex()}",
         "the deployer continues with: "
-            f"{console.command_line(*gather, out='registry.json', **agreed.words())}",
+        f"{console.command_line(*gather, out='registry.json', **agreed.words())}",
         f"once the entries of all owners are in {out.parent}",
     )
     console.print_result(
