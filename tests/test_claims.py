@@ -113,7 +113,7 @@ def test_doubled_rows_are_reported_and_skipped(
 
 def test_a_pipe_in_place_of_the_rows_blocks_nobody(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "metrics.jsonl")
-    with pytest.raises(OSError, match="is no file, but a folder, a pipe or a device"):
+    with pytest.raises(OSError, match="is not a file, but a folder, a pipe or a device"):
         claimed_run(RunPaths(tmp_path))
 
 
@@ -131,7 +131,7 @@ def test_an_answer_has_only_requested_rows_and_bounded_files(
     for device in ("/dev/zero", "/dev/stdin"):
         paths.metrics.unlink()
         paths.metrics.symlink_to(device)
-        with pytest.raises(OSError, match=r"it is no file|No such device"):
+        with pytest.raises(OSError, match=r"it is not a file|No such device"):
             claims_of(paths, {7})
 
 

@@ -101,7 +101,7 @@ def test_a_present_payload_recorded_as_missing_is_a_remark(tmp_path: Path) -> No
     assert remark.evidence == (f"0x{late.hex()}",)
     assert reports[0].as_dict()["remarks"] == 1
     lines = readable(reports[0])
-    title = lines.index("What nobody can tell true or false any more:")
+    title = lines.index("Claims that can no longer be checked:")
     assert lines[title + 1].endswith(f"nobody can know since when (0x{late.hex()})")
     assert unlisted.outcome is AuditOutcome.PASSED, "a store that cannot list its blobs cannot tell"
 

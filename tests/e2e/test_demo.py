@@ -53,8 +53,8 @@ def test_the_demo_runs_audits_compares_and_serves(forks: Forks, tmp_path: Path) 
     assert f"{fmean(attacked):.3f}" in out
     # Clean and attacked, two rounds each: of three methods on the ledger, of two beside.
     said = " ".join(out.split())
-    told = f"{12 * seeds} rounds are recorded and audited; to compare with, {8 * seeds} of FedAvg"
-    assert f"{told} are" in said
+    told = f"{12 * seeds} rounds are recorded and audited. For comparison, {8 * seeds} rounds of"
+    assert f"{told} FedAvg" in said
     assert "II are the paper's, for a committee without attackers" in said
     assert "PASSED: all ten steps hold for all 2 rounds" in out
     assert f"{6 * seeds} of {6 * seeds} runs on the ledger pass their audit." in out

@@ -151,7 +151,7 @@ def test_what_is_no_file_is_refused_at_once(tmp_path: Path, kind: str) -> None:
     {"pipe": os.mkfifo, "folder": os.mkdir, "device": lambda p: p.symlink_to("/dev/zero")}[kind](
         path
     )
-    with pytest.raises(OSError, match="it is no file") as caught:
+    with pytest.raises(OSError, match="it is not a file") as caught:
         read_file(path, 10)
     assert caught.value.filename == str(path)
 

@@ -100,7 +100,7 @@ def test_arguments_hide_what_the_script_has_and_functions_may_call_each_other(
 
 
 def test_what_no_file_can_hold_is_refused(tmp_path: Path, script: dict[str, Any]) -> None:
-    with pytest.raises(ConfigurationError, match="uses 'TABLE', which is no module"):
+    with pytest.raises(ConfigurationError, match="uses 'TABLE', which is not a module"):
         code_reference(script["torn"], tmp_path)
     for value in (lambda x: x, len, 3, _closure()):
         with pytest.raises(ConfigurationError, match="at the top of a module"):
@@ -122,7 +122,7 @@ def test_a_package_is_bound_by_its_version() -> None:
     code = user_code("here", "numpy.linalg:norm")
     assert code.recorded()["package"].startswith("numpy==")
     assert len(code.digest()) == 32
-    with pytest.raises(ConfigurationError, match="no installed package"):
+    with pytest.raises(ConfigurationError, match="not in an installed package"):
         user_code("here", "tests.io:x").digest()
 
 

@@ -49,7 +49,7 @@ def test_pipes_and_devices_in_place_of_blobs_are_not_read(tmp_path: Path) -> Non
         else:
             path.symlink_to("/dev/zero")
         assert not store.has(X)
-        with pytest.raises(BlobError, match=f"{X.hex()} cannot be read: it is no file"):
+        with pytest.raises(BlobError, match=f"{X.hex()} cannot be read: it is not a file"):
             store.get(X)
         store.put(b"x")
         assert store.get(X) == b"x"

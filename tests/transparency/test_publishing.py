@@ -169,7 +169,7 @@ def test_an_empty_folder_is_signed_once_a_quorum_has_answered(tmp_path: Path) ->
     with two_witnesses(tmp_path) as (a, b):
         with lying(Answers({f"/{origin_hash(LOG.name)}/checkpoint": (500, b"")})) as broken:
             for others in ([], [gone], [broken]):
-                with pytest.raises(WitnessError, match=r"1 of 3 witnesses answered.* --first"):
+                with pytest.raises(WitnessError, match=r"1 of 3 witnesses responded.* --first"):
                     published(log, 5, policy([a, *others]))
         assert not log.exists(), "nothing is signed"
         assert published(log, 5, policy([a, b])).is_published

@@ -200,8 +200,8 @@ def test_servers_that_fail_are_named_once_each() -> None:
             found = collected([url], log=log)
     assert found.witnessed is not None
     assert [failure.partition(": ")[2][:11] for failure in found.failures] == [
-        "answers 500",
-        "answers 404",
+        "status 500 ",
+        "status 404,",
     ]
 
 

@@ -176,7 +176,7 @@ def test_code_with_another_value_is_another_deployment_s(run: Run, name: str) ->
     code, true = run.chain.code(run.ledger.address), run.ledger.deployment()
     other = replace(true, **{name: OTHERS.get(name, 77)})
     doubt = runtime_violation(code, other, run.manifest.domain())
-    assert doubt == "its immutables are not those of this deployment"
+    assert doubt == "its immutables differ from this deployment's"
 
 
 def test_code_of_another_address_or_chain_is_another_deployment_s(run: Run) -> None:

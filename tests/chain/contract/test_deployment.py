@@ -140,7 +140,7 @@ def changed(manifest: Manifest, **fields: object) -> Manifest:
     [
         ({"chain_id": 7}, "is for chain 7"),
         ({"genesis_hash": "0x00"}, "with genesis 0x00"),
-        ({"compiler": "vyper 0.1"}, "manifest's compiler is not that of this program"),
+        ({"compiler": "vyper 0.1"}, "manifest's compiler differs from this program"),
         ({"bytecode_sha256": "00" * 32}, "manifest's bytecode_sha256 is not that"),
         ({"sources": {}}, "manifest's sources is not that"),
         ({"address": f"0x{'11' * 20}"}, "no contract at"),
@@ -305,7 +305,7 @@ def test_a_pipe_in_place_of_a_file_blocks_nobody(two: tuple[RunPaths, RunPaths])
     for path in (two[0].configuration, two[0].manifest):
         path.unlink()
         os.mkfifo(path)
-        with pytest.raises(ChainError, match=f"{path} cannot be read: it is no file"):
+        with pytest.raises(ChainError, match=f"{path} cannot be read: it is not a file"):
             read_run_manifest(two[0])
 
 

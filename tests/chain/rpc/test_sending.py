@@ -131,7 +131,7 @@ class TestALineThatFails:
             with pytest.raises(NotServedError):
                 pending.poll()
             now[0] = PATIENCE_SECONDS + 1
-            with pytest.raises(TransactionTimeoutError, match=r"the node says: .*unreachable"):
+            with pytest.raises(TransactionTimeoutError, match=r"the node reported: .*unreachable"):
                 pending.poll()
 
 

@@ -115,7 +115,7 @@ def test_the_real_file_has_297_writers() -> None:
     assert sum(data.sample_counts) == 8007
     assert len(data.test.y) == 1993
     assert data.collate(data.train[0].x[:1]).shape == (1, *data.form.input_shape)
-    with pytest.raises(ConfigurationError, match="298 clients"):
+    with pytest.raises(ConfigurationError, match="= 298: more"):
         load_dataset(DataChoice("digits-by-writer", REAL_FILE), 298, rng())
 
 
@@ -263,12 +263,12 @@ def test_non_images_in_leaf_are_refused(tmp_path: Path, x: Any, y: Any, sentence
     ("changed", "sentence"),
     [
         ({"users": ["w1", "w2"]}, "differ in length"),
-        ({"users": "w1"}, "users: Input should be a valid list"),
-        ({"users": [5]}, "users.0: Input should be a valid string"),
+        ({"users": "w1"}, "users is invalid .Input should be a valid list"),
+        ({"users": [5]}, "users.0 is invalid .Input should be a valid string"),
         ({"users": ["x" * 201]}, "at most 200 characters"),
         ({"num_samples": [2]}, "'w1' has 1 inputs and 1 labels, but num_samples is 2"),
-        ({"num_samples": [True]}, "num_samples.0: Input should be a valid integer"),
-        ({"user_data": []}, "user_data: Input should be a valid dictionary"),
+        ({"num_samples": [True]}, "num_samples.0 is invalid .Input should be a valid integer"),
+        ({"user_data": []}, "user_data is invalid .Input should be a valid dictionary"),
         ({"user_data": {"w1": []}}, "user_data.w1"),
         ({"user_data": {"w1": {"x": [], "y": 5}}}, "user_data.w1"),
     ],

@@ -201,7 +201,7 @@ def test_hidden_tokens_are_targets_and_all_others_stay(rows: int, length: int, s
         ([{"text": 5, "label": 0}], "row 1: text: must be a text, a list of words", {}),
         ([{"text": "the", "label": 0}], r"is text; set data\.options\.tokenizer", {}),
         ([{"tokens": [1, 2], "label": -1}], "row 1: label: must be a whole number", {}),
-        ([{"tokens": [1], "label": x} for x in (1, [1, 2])], "rows of diff", {"task": "regress"}),
+        ([{"tokens": [1], "label": x} for x in (1, [1, 2])], "one length", {"task": "regress"}),
         ([{"tokens": [1, 2], "label": 1}], "a list of whole numbers", {"task": "token-classify"}),
         ([{"tokens": [1], "label": [-100]}], "row 0 has no token", {"task": "token-classify"}),
         ([{"tokens": [1]}], "row 1: 1 tokens; must be at least 2", {"task": "causal-lm"}),
@@ -237,7 +237,7 @@ def test_other_broken_texts_are_refused_in_one_sentence(tmp_path: Path, tokenize
     refused(path, "vocabulary = 9: the tokenizer has 8", tokenizer=tokenizer, vocabulary=9)
     refused(path, "no such file", tokenizer=str(tmp_path / "none.json"))
     (tmp_path / "bad.json").write_text("{}")
-    refused(path, r"bad\.json: is no tokenizer\.json", tokenizer=str(tmp_path / "bad.json"))
+    refused(path, r"bad\.json: is not a tokenizer\.json", tokenizer=str(tmp_path / "bad.json"))
     (tmp_path / "bad.jsonl").write_text("{\n")
     refused(tmp_path / "bad.jsonl", "line 1: not JSON")
     (tmp_path / "rows.csv").write_text("x,y\n1,2\n")

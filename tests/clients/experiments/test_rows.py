@@ -231,7 +231,7 @@ def test_what_is_no_file_of_its_own_is_not_unpacked(out: Path, name: str, kind: 
         member = tarfile.TarInfo(name)
         member.type, member.linkname = kind, "/etc/passwd"
         packed.addfile(member)
-    with pytest.raises(ConfigurationError, match="is no file of normal"):
+    with pytest.raises(ConfigurationError, match="is not a file of normal"):
         unpack(out, "normal")
     assert [*out.iterdir()] == [out / "normal.tar.xz"]
 

@@ -332,7 +332,7 @@ def test_own_data_are_simulated_audited_and_bound(tmp_path: Path) -> None:
     archive(path, seed=1)
     refused = refusal("run", "--home", home, "--resume")
     assert "expected the sha256 of its files" in refused
-    assert ", and is " in refused
+    assert ", got " in refused
 
 
 TABLE = "a, b, kind, client\n" + "".join(

@@ -169,7 +169,7 @@ def test_a_report_that_cannot_be_built_on_is_refused(
     )
     assert refusal(*since, tmp_path).endswith("it is not a file, but a folder, a pipe or a device")
     earlier.write_text("{\x1b[31m", encoding="utf-8")
-    assert "the earlier report is no JSON" in refusal(*since, earlier)
+    assert "the earlier report is not JSON" in refusal(*since, earlier)
     shown = succeeds("rounds", "show", first_decided(copy), "--home", copy, "--json").json
     digest = shown["record"]["digest"].removeprefix("0x")
     (copy / "blobs" / digest[:2] / digest).unlink()
