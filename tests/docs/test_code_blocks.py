@@ -266,7 +266,7 @@ class Reader:
         if language == "python":
             Path("block.py").write_text(text)
             with redirect_stdout(StringIO()) as printed:
-                runpy.run_path("block.py", run_name="__main__")
+                runpy.run_path(str(Path("block.py").resolve()), run_name="__main__")
             return [printed.getvalue()]
         return [self._run(line) for line in lines_of(text)] if language == "sh" else []
 
@@ -286,7 +286,10 @@ class Reader:
 def made_here() -> dict[str, str]:
     """Return what a page has made: $KEY, the address of key.json; $CONTRACT and $CHAIN_ID."""
     made = {}
-    for path in (*Path().glob("*[12].json"), *Path().glob("federation/runs/*/deployment.json")):
+    for path in (
+        *Path().glob("*[a-z][12].json"),
+        *Path().glob("federation/runs/*/deployment.json"),
+    ):
         document = json.loads(path.read_text("utf-8"))
         name = path.stem.upper().replace("DEPLOYMENT", "CONTRACT")
         made[f"${name}"] = document["address"]
