@@ -75,7 +75,7 @@ def test_below_the_floor_is_strictly_below() -> None:
         (b"{\n", "line 2 is not JSON"),
         (b"\xff\n", "line 2 is not JSON"),
         (b"[" * 5_000 + b"\n", "line 2 is not JSON"),
-        (b"[1]\n", "line 2 is no row of metrics"),
+        (b"[1]\n", "line 2 is not a row of metrics"),
         (ROW | {"round": 0}, "line 2: round 0 comes after round 1"),
         (ROW | {"round": True}, "line 2: round = True must be a whole number"),
         (ROW | {"round": 2, "accuracy": 1.5}, "line 2: accuracy = 1.5 must be a number in [0, 1]"),

@@ -362,5 +362,5 @@ def test_the_environments_proxy_carries_what_is_not_on_this_machine(
     ],
 )
 def test_what_is_no_address_is_refused(url: str) -> None:
-    with pytest.raises(ValueError, match="the address (must|has)"):
+    with pytest.raises(ValueError, match="the address "):
         HttpServer(url, 1)

@@ -61,7 +61,7 @@ def test_a_folder_is_there_or_can_be_made(tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
     (tmp_path / "file").touch()
     for name in ("file", "file/below", "none/below"):
-        with pytest.raises(BlobError, match="is not a local|is missing"):
+        with pytest.raises(BlobError, match=r"is not a local|is missing"):
             store_at(str(tmp_path / name))
 
 

@@ -117,7 +117,7 @@ def test_another_document_is_refused_where_one_is_deployed(
     paths = RunPaths(tmp_path)
     deploy(chain, DOCUMENT, paths)
     other = replace(DOCUMENT, layout=(("weight", (6,)),))
-    with pytest.raises(ChainError, match="is of another configuration"):
+    with pytest.raises(ChainError, match="has another configuration"):
         deploy(chain, other, paths)
 
 
@@ -141,8 +141,8 @@ def changed(manifest: Manifest, **fields: object) -> Manifest:
         ({"chain_id": 7}, "is for chain 7"),
         ({"genesis_hash": "0x00"}, "with genesis 0x00"),
         ({"compiler": "vyper 0.1"}, "manifest's compiler differs from this program"),
-        ({"bytecode_sha256": "00" * 32}, "manifest's bytecode_sha256 is not that"),
-        ({"sources": {}}, "manifest's sources is not that"),
+        ({"bytecode_sha256": "00" * 32}, "manifest's bytecode_sha256 differs"),
+        ({"sources": {}}, "manifest's sources differs"),
         ({"address": f"0x{'11' * 20}"}, "no contract at"),
         ({"config": "0x00"}, "has run document"),
         ({"arguments": {}}, "has config 0x.*, not None as in its manifest"),
@@ -242,7 +242,7 @@ def test_swapped_manifests_are_refused(two: tuple[RunPaths, RunPaths]) -> None:
 def test_swapped_configurations_are_refused(two: tuple[RunPaths, RunPaths]) -> None:
     swap(two[0].configuration, two[1].configuration)
     for paths in two:
-        said = f"{paths.configuration} is of another configuration .* than {paths.manifest}"
+        said = f"{paths.configuration} has another configuration .* than {paths.manifest}"
         with pytest.raises(ChainError, match=said):
             read_run_manifest(paths)
 
@@ -280,7 +280,7 @@ def test_only_settings_of_the_machine_may_differ(
     if is_same:
         assert read_run_manifest(paths).run == "clean"
     else:
-        with pytest.raises(ChainError, match="is of another configuration"):
+        with pytest.raises(ChainError, match="has another configuration"):
             read_run_manifest(paths)
 
 

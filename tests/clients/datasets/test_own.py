@@ -301,7 +301,7 @@ def test_no_document_names_code_or_a_local_file(simulated: RunDocument) -> None:
         told_by(model={"name": "os:system", "options": {}})
     with pytest.raises(ConfigurationError, match=r"data\.options\.glove is required"):
         told_by(data={"name": "sent140", "options": {"glove": "/etc/passwd"}, "partition": {}})
-    with pytest.raises(ConfigurationError, match="data is no table"):
+    with pytest.raises(ConfigurationError, match="data is not a table"):
         told_by(data=[1])
     with pytest.raises(ConfigurationError, match="seed"):
         told_by(seed="one")

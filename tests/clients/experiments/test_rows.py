@@ -94,12 +94,12 @@ def test_a_half_written_line_is_no_row_and_is_removed(
     ("line", "said"),
     [
         (b"{}", "line 2: is no row: : Unable to extract tag using discriminator 'row'"),
-        (b'{"row": "cell"}', "line 2: is no row: cell.cell: Field required"),
-        (b"nonsense", "line 2: is no row: : Invalid JSON"),
-        (encode_row(CELL).replace(b"0.375", b"NaN").strip(), "line 2: is no row: "),
+        (b'{"row": "cell"}', "line 2: not a row (cell.cell: Field required"),
+        (b"nonsense", "line 2: not a row (: Invalid JSON"),
+        (encode_row(CELL).replace(b"0.375", b"NaN").strip(), "line 2: not a row (cell."),
         (encode_row(CELL).replace(b'"seed": 0', b'"seed": "0"').strip(), "cell.seed: Input should"),
         (encode_row(CELL).replace(b'"passed"', b'"fine"').strip(), "cell.ledger.verdict: Input sh"),
-        (encode_row(CELL).replace(b'"rounds": 2', b'"rounds": 3').strip(), "line 2: is no row: ac"),
+        (encode_row(CELL).replace(b'"rounds": 2', b'"rounds": 3').strip(), "line 2: not a row; ac"),
         (encode_row(CELL).replace(b'"mini"', b'"grids"').strip(), "is a row of experiment 'grids'"),
         (
             encode_row(CELL).replace(b'"protocol": 3', b'"protocol": 2').strip(),
