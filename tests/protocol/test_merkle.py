@@ -68,7 +68,7 @@ def test_every_kind_of_leaf_is_encoded_as_abi_has_it(data: st.DataObject) -> Non
 def test_a_value_of_another_kind_is_no_leaf(
     types: tuple[str, ...], values: tuple[int | bytes, ...]
 ) -> None:
-    with pytest.raises(ValueError, match="is no "):
+    with pytest.raises(ValueError, match="is not a "):
         encoding.leaf_hash(types, values)
 
 

@@ -66,7 +66,7 @@ def read_run_manifest(paths: RunPaths) -> Manifest:
     digest = settings_digest(paths)
     if digest != manifest.configuration:
         raise ChainError(
-            f"{paths.configuration} is of another configuration ({digest}) than "
+            f"{paths.configuration} has another configuration ({digest}) than "
             f"{paths.manifest} ({manifest.configuration}); restore the original file"
         )
     return manifest

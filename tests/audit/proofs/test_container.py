@@ -136,10 +136,7 @@ def test_a_folder_and_a_pipe_are_no_bundle(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for path in (pipe, tmp_path):
-        with (
-            pytest.raises(OSError, match="not a file, but a folder, a pipe or a"),
-            open_bundle(path),
-        ):
+        with pytest.raises(OSError, match="not a file, but a folder"), open_bundle(path):
             pass
     path = tmp_path / "bundle.tar"
     path.write_bytes(small())

@@ -180,7 +180,7 @@ def test_an_unopened_round_or_unknown_client_has_no_proof(honest: Run) -> None:
     for number in (0, 6):
         with pytest.raises(ConfigurationError, match=f"round {number} has not opened"):
             make_proof(honest.ledger, honest.blobs, number, ClientId(0))
-    with pytest.raises(ConfigurationError, match="there is no client 14: the run has 14"):
+    with pytest.raises(ConfigurationError, match="there is no client 14; the run has 14"):
         make_proof(honest.ledger, honest.blobs, 1, ClientId(14))
 
 

@@ -41,7 +41,7 @@ def signed(**changes: object) -> bytes:
 def test_creating_over_a_chain_is_refused_and_leaves_it(path: Path) -> None:
     with EmbeddedChain.create(path) as chain:
         genesis = chain.genesis_hash
-    with pytest.raises(ChainError, match="exists already"):
+    with pytest.raises(ChainError, match="exists; open it"):
         EmbeddedChain.create(path)
     with EmbeddedChain.open(path) as chain:
         assert chain.genesis_hash == genesis

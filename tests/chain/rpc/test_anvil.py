@@ -105,7 +105,7 @@ def test_a_transaction_behind_lost_ones_is_given_up_before_its_time_out(
     pending = chain.submit(SOMEBODY, b"", GAS)
     assert told(chain, "evm_revert", taken)
     told(chain, "evm_setIntervalMining", 1)
-    with pytest.raises(TransactionTimeoutError, match="lacks 2 earlier transactions"):
+    with pytest.raises(TransactionTimeoutError, match="lacks 2 earlier confirmed transactions"):
         received(pending)
     assert chain.send(SOMEBODY, b"", GAS).status == 1, "the next one begins at the node's nonce"
     assert chain.nonce(chain.sender, pending=False) >= 1

@@ -280,8 +280,8 @@ def test_folders_that_hold_no_safe_base_are_refused(base: Path, tmp_path: Path) 
     ("file", "content", "sentence"),
     [
         ("config.json", {"attn_implementation": "kernels-community/mine"}, "must be eager or sdpa"),
-        ("config.json", {"transformers_weights": "adapter_model.bin"}, "transformers_weights: is"),
-        ("config.json", {"quantization_config": {"quant_method": "gptq"}}, "quantization_config:"),
+        ("config.json", {"transformers_weights": "adapter_model.bin"}, "transformers_weights is"),
+        ("config.json", {"quantization_config": {"quant_method": "gptq"}}, "quantization_config"),
         ("model.safetensors.index.json", {"weight_map": {"a": "a.bin"}}, "names 'a.bin'"),
         ("model.safetensors.index.json", {"weight_map": {"a": "../a.safetensors"}}, "names '../a"),
         ("model.safetensors.index.json", {}, "has no weight_map"),
@@ -428,7 +428,7 @@ def test_the_digest_of_a_base_may_be_stated(folder: Path) -> None:
     once = ("protocol.rounds=1", "machine.ledger=memory")
     stated = command(folder, f"model.options.sha256={printed}", *once, home="b")
     succeeds(*stated, "--json")
-    assert "is no folder" in refusal("model", "digest", folder / "none")
+    assert "is not a folder" in refusal("model", "digest", folder / "none")
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def test_owners_who_disclose_a_digest_are_held_to_their_samples(tmp_path: Path) 
     told, salts = configuration_from_document(document, mine), {ClientId(client): data_salt(signer)}
     own_parts(told, document, (ClientId(client),), mine, salts)
     swapped = samples_file(tmp_path / "swapped.npz", 12, seed=5)
-    with pytest.raises(ConfigurationError, match=r"digest was 0x.*, and is 0x") as caught:
+    with pytest.raises(ConfigurationError, match=r"expected digest 0x.*, got 0x") as caught:
         own_parts(told, document, (ClientId(client),), swapped, salts)
     assert digest.hex() in str(caught.value)
     forged = replace(document, data_root=NO_DIGEST)

@@ -131,7 +131,7 @@ def test_the_server_rate_scales_the_step() -> None:
 
 @pytest.mark.parametrize(("rounds", "participants"), [(0, 10), (1, 0), (1, 61)])
 def test_no_rounds_or_too_many_participants_are_refused(rounds: int, participants: int) -> None:
-    said = f"rounds = {rounds}, participants = {participants}: .* the 60 clients"
+    said = f"rounds = {rounds}, participants = {participants}: .* at most 60"
     with pytest.raises(ConfigurationError, match=said):
         run(FederatedSettings(rounds, participants))
 

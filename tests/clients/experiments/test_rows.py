@@ -93,7 +93,7 @@ def test_a_half_written_line_is_no_row_and_is_removed(
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (b"{}", "line 2: is no row: : Unable to extract tag using discriminator 'row'"),
+        (b"{}", "line 2: not a row (: Unable to extract tag using discriminator 'row'"),
         (b'{"row": "cell"}', "line 2: not a row (cell.cell: Field required"),
         (b"nonsense", "line 2: not a row (: Invalid JSON"),
         (encode_row(CELL).replace(b"0.375", b"NaN").strip(), "line 2: not a row (cell."),

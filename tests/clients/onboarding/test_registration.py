@@ -58,7 +58,7 @@ def test_entries_and_registries_survive_a_round_trip(tmp_path: Path) -> None:
 def test_what_does_not_go_together_is_not_gathered() -> None:
     with pytest.raises(ConfigurationError, match="no entry to gather"):
         combined_registry([])
-    with pytest.raises(ConfigurationError, match=r"again: 0x\w+ has an entry in owner 0 already"):
+    with pytest.raises(ConfigurationError, match=r"again: 0x\w+ already has an entry in owner 0"):
         combined_registry([*ENTRIES, ("again", ENTRIES[0][1])])
     with pytest.raises(ConfigurationError, match=r"is for run \w+, and .* for (other|fed)"):
         combined_registry([*ENTRIES, ("late", entry_of(7, run="other"))])

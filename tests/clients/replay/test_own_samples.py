@@ -168,7 +168,7 @@ def test_missing_files_and_salts_that_are_none_are_named(federation: Any, tmp_pa
         f"6 updates not checkable: {updates[0].reason}"
     ]
     assert f"has no 0x{owner(0).address.hex()}" in federation.repeated(tmp_path, client)[0].reason
-    with pytest.raises(ConfigurationError, match="one file, for 6 clients"):
+    with pytest.raises(ConfigurationError, match="one file for 6 clients"):
         federation.repeated(federation.file(client))
     with pytest.raises(ConfigurationError, match="no such file"):
         federation.repeated(tmp_path / "nowhere", client)

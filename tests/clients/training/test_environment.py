@@ -84,7 +84,7 @@ def test_a_card_is_named_by_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cards", "message"), [((), "has no CUDA"), (("H100",), "1 CUDA card, from cuda:0")]
+    ("cards", "message"), [((), "CUDA is not"), (("H100",), "1 CUDA card, from cuda:0")]
 )
 def test_an_absent_card_is_told(cards: Any, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     machine_with(monkeypatch, *cards)

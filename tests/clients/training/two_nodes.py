@@ -60,7 +60,7 @@ def is_named_in_actor(made: Workload, address: str) -> bool:
         try:
             return len(there.train(start_of(CONVOLUTIONAL), JOBS)) == len(JOBS)
         except TrainingError as error:
-            return not torch.cuda.is_available() and "has no CUDA" in str(error)
+            return not torch.cuda.is_available() and "CUDA is not available" in str(error)
 
 
 def is_equal(updates: list[TrainedUpdate], wanted: list[TrainedUpdate]) -> bool:

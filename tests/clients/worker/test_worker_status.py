@@ -89,7 +89,7 @@ def test_a_status_is_written_when_it_changes_and_read_back(tmp_path: Path) -> No
     file.write({"format": 1, "round": 2}, at=3.0)
     assert read_status(tmp_path / "status.json")["at"] == 3.0
     (tmp_path / "status.json").write_text('{"format": 9}')
-    with pytest.raises(ConfigurationError, match="no status"):
+    with pytest.raises(ConfigurationError, match="is not a status"):
         read_status(tmp_path / "status.json")
 
 

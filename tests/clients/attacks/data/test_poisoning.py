@@ -161,7 +161,7 @@ def test_an_excessive_factor_is_refused() -> None:
     for factor in (0.0, 1.5, float("nan")):
         with pytest.raises(ConfigurationError, match=r"attack 'backdoor' takes 0\.01 to 1"):
             BACKDOOR.factor_for(AttackParameters(factor))
-    with pytest.raises(ConfigurationError, match=r"factor = 1\.0: attack 'label-flip' takes none"):
+    with pytest.raises(ConfigurationError, match=r"factor = 1\.0: attack 'label-flip' takes no"):
         poisoned(divided(), crowd(0), LABEL_FLIP, AttackParameters(1.0), seed=0)
 
 

@@ -187,7 +187,7 @@ def test_a_choice_contradicting_its_trials_is_refused(finished: Finished, tmp_pa
     for trial in rows.trials:
         store.add(trial)
     store.add(replace(rows.choices[0], factor=9.0))
-    with pytest.raises(ConfigurationError, match="CMFL-I is not what its trials say; put its"):
+    with pytest.raises(ConfigurationError, match="CMFL-I is not what its trials say; restore its"):
         run_here(finished.plan, store)
 
 
