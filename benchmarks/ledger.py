@@ -41,7 +41,7 @@ def deployment_of(
     return ledger_state.Deployment(**values | other)
 
 
-SIZES = ((4, 6), (7, 20), (21, 65), (43, 65))  # committee members and trainers
+SIZES = ((4, 6), (7, 20), (12, 18), (21, 65), (43, 65))  # committee members and trainers
 CLIENTS = 1075
 GAS_SNAPSHOT = ROOT / "contracts" / "gas_snapshot.json"
 

@@ -266,17 +266,18 @@ def paper_table(rows: Mapping[str, ExperimentRows], claims: Iterable[Claim]) -> 
     results, lines = Results(rows), []
     findings = [finding for claim in claims for finding in claim.findings(results)]
     for figure, paper, experiments in PAPER_FIGURES:
-        for name in (each for each in experiments.split() if each in rows):
-            definition = definition_named(name)
-            seconds = sum(row.seconds.cpu for row in (*rows[name].cells, *rows[name].trials))
+        for name in experiments.split():
+            definition, of = definition_named(name), rows.get(name)
             command = f"`cmfl experiment run {name}{' --data DIR' if definition.files else ''}`"
-            own = [
-                each.holds for each in findings if each.where.startswith((f"{name}:", f"{name},"))
-            ]
-            agree = f"{own.count(True)} of {len(own)}, {own.count(None)} not decided"
             sizes = _sizes(definition.preset, definition.settings), _sizes(paper)
-            told = f"{seconds / 60:.1f}", *sizes, agree if own else DASH
-            lines.append([figure, command, *told])
+            minutes, agree = "no rows yet", DASH
+            if of is not None:
+                seconds = sum(row.seconds.cpu for row in (*of.cells, *of.trials))
+                minutes, places = f"{seconds / 60:.1f}", (f"{name}:", f"{name},")
+                own = [each.holds for each in findings if each.where.startswith(places)]
+                if own:
+                    agree = f"{own.count(True)} of {len(own)}, {own.count(None)} not decided"
+            lines.append([figure, command, minutes, *sizes, agree])
     heads = ("figure", "command", "CPU minutes", "here", "in the paper", "same finding")
     return markdown(heads, lines)
 
@@ -366,19 +367,21 @@ def science_tables(
     rows: Mapping[str, ExperimentRows], claims: Iterable[Claim]
 ) -> dict[str, list[str]]:
     """Return each table of README and docs that follows from rows, by the name of its figure."""
+    missing = ["| no rows yet |", "| --- |"]
+    names = ("worst.30%", "worst.40%", "tuned", "limits", "targets", "costs")
     tables = {
         "science.experiments": experiments_table(rows),
-        "science.limits": limits_table(rows),
-        "science.targets": targets_table(rows),
-        "science.costs": costs_table(rows),
         "paper.figures": paper_table(rows, claims),
         **official_tables(rows),
+        **{f"science.{name}": missing for name in names},
     }
-    missing = ["| no rows yet |", "| --- |"]
-    tables |= dict.fromkeys(("science.worst.30%", "science.worst.40%", "science.tuned"), missing)
-    for setting in settings_of(rows):
-        if setting.cells[0].experiment in {DIGITS, f"{DIGITS}-40"}:
-            tables[f"science.worst.{setting.attackers}"] = worst_table(setting)
+    if DIGITS in rows:
+        tables["science.limits"] = limits_table(rows)
+        tables["science.targets"] = targets_table(rows)
+        tables["science.costs"] = costs_table(rows)
+        for setting in settings_of(rows):
+            if setting.cells[0].experiment in {DIGITS, f"{DIGITS}-40"}:
+                tables[f"science.worst.{setting.attackers}"] = worst_table(setting)
     if tuned := rows.get(f"{DIGITS}-tuned"):
         tables["science.tuned"] = worst_table(AttackSetting("tuned", tuned.cells))
     return tables

@@ -167,7 +167,7 @@ def test_a_home_made_anew_is_noticed(copy: Path, tmp_path: Path) -> None:
         ({"block": "1"}, "block is not of type int"),
         ({"more": 1}, "does not have the fields"),
         ({"run": "other"}, "is the manifest of run 'other', not of 'first'"),
-        ({"configuration": "0x" + "00" * 32}, "config.toml is of another configuration"),
+        ({"configuration": "0x" + "00" * 32}, "config.toml has another configuration"),
     ],
 )
 def test_false_manifest_is_refused(copy: Path, fields: dict[str, Any], reason: str) -> None:

@@ -67,7 +67,7 @@ def test_the_readme_counts_the_rounds_that_the_demo_counts() -> None:
     steps = steps_of(seeds=4, rounds=40)
     assert steps == {RECORDED: 960, AVERAGED: 640, AUDITED: 24}
     readme = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
-    assert f"make demo    # {steps[RECORDED]} rounds" in readme
+    assert f"records {steps[RECORDED]} rounds" in readme
 
 
 def test_a_demo_takes_the_next_port_that_is_free() -> None:
@@ -79,7 +79,7 @@ def test_a_demo_takes_the_next_port_that_is_free() -> None:
         assert port < found < port + MOST_PORTS
         with (
             patch("cmfl.commands.demo.is_port_taken", lambda _: True),
-            pytest.raises(ConfigurationError, match=f"--port {port}: it is taken"),
+            pytest.raises(ConfigurationError, match=f"--port {port}: the port and"),
         ):
             free_port(port)
     assert free_port(port) == port

@@ -95,7 +95,7 @@ class TestTheNote:
             for view in (reader, still):
                 with pytest.raises(ChainDamagedError, match="the note of the newest ack"):
                     view.acknowledged()
-        with pytest.raises(ChainDamagedError, match="give --accept-rollback"):
+        with pytest.raises(ChainDamagedError, match="run --resume --accept-rollback"):
             EmbeddedChain.open(path)
         EmbeddedChain.open(path, accept_rollback=True).close()
         assert noted(path) == 2
@@ -107,7 +107,7 @@ class TestTheNote:
         grown(path, 2)
         path.unlink()
         note_path(path).write_bytes(content)
-        with pytest.raises(ChainDamagedError, match="give --accept-rollback"):
+        with pytest.raises(ChainDamagedError, match="run --resume --accept-rollback"):
             EmbeddedChain.open_or_create(path)
         EmbeddedChain.open_or_create(path, accept_rollback=True).close()
         assert noted(path) == 0

@@ -224,6 +224,7 @@ def test_a_recorded_run_is_logged_later_and_nothing_twice(
     for _ in range(2):
         said = succeeds("track", "--home", tracked / "home", *settings, *link).out
         assert said.count("3 rounds of run are tracked by ") == 3
+        __import__("wandb").teardown()  # as at the end of each command's process
     for metric in ("accuracy", "loss"):
         assert mlflow_steps(tmp_path / "mlflow", metric) == measured(tracked, metric)
     assert [step for step, _ in tensorboard_steps(tmp_path / "tensorboard", "decided")] == [1, 2, 3]
