@@ -286,10 +286,8 @@ class Reader:
 def made_here() -> dict[str, str]:
     """Return what a page has made: $KEY, the address of key.json; $CONTRACT and $CHAIN_ID."""
     made = {}
-    for path in (
-        *Path().glob("*[a-z][12].json"),
-        *Path().glob("federation/runs/*/deployment.json"),
-    ):
+    documents = ("*[a-z][12].json", "federation/runs/*/deployment.json")
+    for path in (path for pattern in documents for path in Path().glob(pattern)):
         document = json.loads(path.read_text("utf-8"))
         name = path.stem.upper().replace("DEPLOYMENT", "CONTRACT")
         made[f"${name}"] = document["address"]
@@ -321,6 +319,8 @@ def test_the_blocks_of_a_page_can_be_executed(
                 Path(name).write_text(text)
             elif (printed := reader.execute(language, text)) and output and page in CHECKED:
                 require_shown(reader.here(output), printed)
+    # The pages after a tutorial name no run of its home.
+    assert [run.name for run in Path("first", "runs").iterdir()] == ["run"]
 
 
 def require_shown(shown: str, parts: list[str | Forked]) -> None:
