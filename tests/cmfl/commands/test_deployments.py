@@ -159,7 +159,7 @@ def test_a_run_on_a_node_that_is_not_named_has_no_rounds(
     node: list[object], tmp_path: Path
 ) -> None:
     home = tmp_path / "home"
-    assert checks(home)["run run"] == f"{UNREAD} {node[-1]}: give --rpc-url to look there"
+    assert checks(home)["run run"] == f"{UNREAD} {node[-1]}; to check it, give --rpc-url"
     row = listed(home)
     assert (row["rounds"], row["head"], row["of"]) == (None, None, ROUNDS)
     assert "--rpc-url" in row["unread"]
@@ -214,7 +214,7 @@ def test_doctor_says_how_the_clients_of_a_configuration_would_train(tmp_path: Pa
         "linear 64 to 10: one matrix for each client, in one call",
     }
     (plain,) = training_rows(*home, "--set", "training.path=plain")
-    assert str(plain["found"]).startswith("plain path, as the configuration says; left open")
+    assert str(plain["found"]).startswith("plain path, as configured; auto")
 
 
 def test_doctor_says_what_is_wrong_with_a_configuration(tmp_path: Path) -> None:
