@@ -181,7 +181,7 @@ def test_says_how_a_committee_was_drawn() -> None:
 def test_says_so_if_the_record_is_missing() -> None:
     lines = explain_round(HISTORY, Documents(names_incidents=True), None)
     assert sum("record is missing" in line for line in lines) == 1
-    assert not any("Whoever sent" in line for line in lines)
+    assert not any("The sender of" in line for line in lines)
 
 
 def test_explains_rounds_without_a_decision() -> None:

@@ -351,7 +351,7 @@ def test_a_head_unknown_to_the_chain_is_reported_loudly(copy: Path) -> None:
     write_rows(copy, [*rows, rows[-1] | {"round": ROUNDS + 1, "head": forged}])
     result = cmfl(*show, "--json")
     assert (result.code, result.json["chain"]["outcome"]) == (1, "missing")
-    assert "on the chain that round has not ended: " in result.err
+    assert "that round has not ended on the chain: " in result.err
 
     write_rows(copy, rows[:-1])
     assert succeeds(*show, "--json").json["chain"]["outcome"] == "matches", "a round not yet noted"

@@ -57,7 +57,7 @@ def test_a_damaged_configuration_file_is_refused(tmp_path: Path, data: bytes) ->
 def test_a_recorded_configuration_that_was_changed_is_refused_as_another(copy: Path) -> None:
     path = copy / "runs" / "run" / "config.toml"
     path.write_text(path.read_text().replace("batch_size = 16", "batch_size = 17"))
-    assert "is of another configuration" in refusal("run", "--home", copy, "--resume")
+    assert "has another configuration" in refusal("run", "--home", copy, "--resume")
 
 
 def test_an_existing_run_is_not_begun_again(copy: Path) -> None:

@@ -142,7 +142,7 @@ def test_all_leaves_out_by_name_what_cannot_be_played_here(
     assert result.out.startswith("grids-alpha-on-digits: 1 new rows in ")
     assert "scikit-learn's digits replace digits_by_writer.npz" in result.err
     left_out = [line for line in result.err.splitlines() if line.startswith("cmfl: skipped: ")]
-    assert [line.split()[4].rstrip(":") for line in left_out] == ["normal-sent140", "theorem"]
+    assert [line.split()[3].rstrip(":") for line in left_out] == ["normal-sent140", "theorem"]
     assert left_out[0].endswith("fetch it with: cmfl data fetch all DIR")
     assert "kind 'theorem' needs absent.theorem, which is not installed" in left_out[1]
 

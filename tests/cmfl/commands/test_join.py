@@ -341,7 +341,7 @@ def test_an_account_pays_for_as_many_rounds_as_it_can() -> None:
     # 3,424,000 gas are seven rounds of 450,000 and a rest.
     state, said = checks.funds(least, price, most, 9)
     assert state is CheckState.WARNING
-    assert "about 7 of the 9 rounds" in said
+    assert "about 7 of the 9 remaining rounds" in said
     assert checks.funds(9 * checks.ROUND_GAS * price, price, most, 9)[0] is CheckState.OK
 
 

@@ -289,7 +289,7 @@ def test_doctor_looks_at_the_node_its_contract_and_the_account(url: str, tmp_pat
     found = succeeds("doctor", "--home", home, *node, *keystore[:2], "--json").json
     rows = {row["check"]: row["found"] for row in found}
     assert rows["node"].startswith(f"chain {DEFAULT_CHAIN_ID}, block ")
-    assert rows["account"].startswith(f"{address_of(TEST_KEYS[4])} of ")
+    assert rows["account"].startswith(f"{address_of(TEST_KEYS[4])} from ")
     assert rows["account"].endswith(" ETH")
     assert rows["run run"] == f"contract {manifest['address']}, in round 1 of 5"
     # The same run where its contract is not.
@@ -321,7 +321,8 @@ def test_doctor_names_poor_accounts_and_a_missing_one(
     assert (again.code, poor in again.out, "09" * 32 in again.out) == (1, True, False)
     monkeypatch.setenv("CMFL_PRIVATE_KEY", TEST_KEYS[0].hex())
     assert (
-        f"{address_of(TEST_KEYS[0])} of the variable CMFL_PRIVATE_KEY has" in succeeds(*doctor).out
+        f"{address_of(TEST_KEYS[0])} from the variable CMFL_PRIVATE_KEY has"
+        in succeeds(*doctor).out
     )
 
 

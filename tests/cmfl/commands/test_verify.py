@@ -71,7 +71,7 @@ def test_received_files_are_verified_against_a_head_without_a_home(
     for arguments in (asked, ("verify", "bundle", bundle)):
         nothing = cmfl(*arguments, *nowhere)
         assert nothing.code == 3
-        assert "neither a head nor a contract is trusted" in nothing.out
+        assert "no head and no contract is trusted" in nothing.out
         other = cmfl(*arguments, *nowhere, "--head", "0x" + "00" * 32)
         assert other.code == 3
 
