@@ -262,7 +262,7 @@ DETAILS: dict[ProblemKind, str] = {
     kinds.CHAIN_UNREACHABLE: "chain.sqlite cannot be opened: No such file or directory",
     kinds.CHAIN_NOT_SERVED: "the logs hold the registration of 3 clients, not of 14: they are not "
     "whole",
-    kinds.CHAIN_DAMAGED: "chain.sqlite: block 17: its hash is not that of its header",
+    kinds.CHAIN_DAMAGED: "block 17: has other transactions than its header",
     kinds.CHAIN_MOVED: "block 17 was replaced by another block",
 }
 """An example of the detail of each kind: the value and the rule."""

@@ -152,7 +152,7 @@ class FaultyMember:
 
 
 class LyingMember(FaultyMember):
-    """Publishes false scores: near clients look far."""
+    """Member that publishes false scores: large distances for near clients, small for far ones."""
 
     def changed_body(self, view: RoundView, body: Body) -> list[Body]:
         vector = parse_vector(body.vector) if isinstance(body, PublishedScores) else None
@@ -175,21 +175,21 @@ class LyingMember(FaultyMember):
 
 
 class FavouringMember(LyingMember):
-    """Scores favoured clients as if their updates were its own, and all others honestly."""
+    """Member that gives favoured clients distance 0, and scores all others honestly."""
 
     def lie(self, view: RoundView, vector: ScoreVector) -> ScoreVector:  # noqa: ARG002
         return self.favoured_near(vector, vector.distances)
 
 
 class ColludingMember(LyingMember):
-    """Publishes what colluding members agreed on: the favoured near, others beyond any distance."""
+    """Member that publishes agreed scores: distance 0 for favoured clients, 1e6 for others."""
 
     def lie(self, view: RoundView, vector: ScoreVector) -> ScoreVector:  # noqa: ARG002
         return self.favoured_near(vector, 1e6)
 
 
 class CopyingMember(LyingMember):
-    """Computes nothing: waits for another member's scores, and publishes them as its own."""
+    """Member that computes nothing, and publishes another member's scores as its own."""
 
     def lie(self, view: RoundView, vector: ScoreVector) -> ScoreVector | None:
         for signed in view.claims_for(set_digest(vector.clients)):
@@ -205,15 +205,19 @@ class CopyingMember(LyingMember):
         return None
 
 
+class FalseReferenceMember(FaultyMember):
+    """Member that scores with an update 100 times as long as its own; see `wild_reference`."""
+
+
 class SilentMember(FaultyMember):
-    """Says nothing: no scores, no request, no reply."""
+    """Member that sends no scores, no requests and no replies."""
 
     def changed(self, view: RoundView, action: Action) -> list[Action]:  # noqa: ARG002
         return []
 
 
 class WrongProposer(FaultyMember):
-    """As primary proposes a set without its first client; replies honestly to others."""
+    """Member that, as primary, proposes a set without its first client; it replies honestly."""
 
     def changed_body(self, view: RoundView, body: Body) -> list[Body]:
         return [self.wrong(view, body) if isinstance(body, Proposal) else body]
@@ -225,7 +229,7 @@ class WrongProposer(FaultyMember):
 
 
 class EquivocatingMember(WrongProposer):
-    """Signs two different votes in the same view, as primary and as replica."""
+    """Member that signs two different votes in the same view, as primary and as replica."""
 
     def changed_body(self, view: RoundView, body: Body) -> list[Body]:
         if isinstance(body, Proposal):
@@ -236,7 +240,7 @@ class EquivocatingMember(WrongProposer):
 
 
 class GrindingMember(LyingMember):
-    """Waits for all others' scores, then bends its own within the margin that is tolerated."""
+    """Member that waits for all others' scores, then changes its own within the tolerance."""
 
     def lie(self, view: RoundView, vector: ScoreVector) -> ScoreVector | None:
         claims = view.claims_for(set_digest(vector.clients))
@@ -247,7 +251,7 @@ class GrindingMember(LyingMember):
 
 
 class ViewJumper(FaultyMember):
-    """Sends the request of a later view, whose primary it is, before any member enters it."""
+    """Member that sends its request for a later view before any member enters that view."""
 
     def step(self, view: RoundView, now: float) -> list[Action]:
         actions = super().step(view, now)
@@ -260,7 +264,7 @@ class ViewJumper(FaultyMember):
 
 
 class WhitewashingMember(FaultyMember):
-    """As primary, and as sender, drops from the record whose scores were refused."""
+    """Member that removes refused scores from the record, as primary and as sender."""
 
     def changed(self, view: RoundView, action: Action) -> list[Action]:
         if isinstance(action, SendDecision):
@@ -288,8 +292,7 @@ MEMBERS: dict[MemberFault, Callable[[Member, Signer, frozenset[ClientId]], Fault
     MemberFault.GRINDING: GrindingMember,
     MemberFault.VIEW_JUMPER: ViewJumper,
     MemberFault.WHITEWASHING: WhitewashingMember,
-    # Scores honestly by an own update that is far too large; see `wild_reference`.
-    MemberFault.FALSE_REFERENCE: FaultyMember,
+    MemberFault.FALSE_REFERENCE: FalseReferenceMember,
     MemberFault.FAVOURING: FavouringMember,
     MemberFault.COLLUDING: ColludingMember,
     MemberFault.COPYING: CopyingMember,
@@ -307,7 +310,7 @@ def member_with(
 
 
 class UnusableTrainer(Trainer):
-    """Sends bytes that cannot be an update, or nothing."""
+    """Trainer that publishes bytes that are not an update, or nothing."""
 
     def __init__(self, client: ClientId, signer: Signer, fault: TrainerFault) -> None:
         super().__init__(client, signer)
@@ -318,7 +321,7 @@ class UnusableTrainer(Trainer):
 
 
 class LateTrainer(Trainer):
-    """Commits only when the committee is already at work."""
+    """Trainer that commits only after the committee has begun to vote."""
 
     def commit(self, chain: ChainView, update: Payload | None) -> list[Action]:
         super().commit(chain, update)
@@ -331,7 +334,7 @@ class LateTrainer(Trainer):
 
 
 class StrayClient(Trainer):
-    """Commits in rounds without being active."""
+    """Client that commits in rounds in which it is not active."""
 
     def commit(self, chain: ChainView, update: Payload | None) -> list[Action]:
         if update is not None:
@@ -343,7 +346,7 @@ class StrayClient(Trainer):
 
 
 class CopyingTrainer(Trainer):
-    """Repeats the first commitment that it sees, and hopes to profit from the payload."""
+    """Trainer that copies the first commitment that it sees, to profit from the payload."""
 
     def commit(self, chain: ChainView, update: Payload | None) -> list[Action]:
         self._payload = None
@@ -354,7 +357,7 @@ class CopyingTrainer(Trainer):
 
 
 class SelfBanningTrainer(Trainer):
-    """Does its work, then proves its own equivocation while the committee votes."""
+    """Trainer that proves its own equivocation while the committee votes."""
 
     def act_while_voting(self, view: RoundView) -> list[Action]:
         inputs = view.inputs
@@ -374,7 +377,13 @@ TRAINERS: dict[TrainerFault, Callable[[ClientId, Signer], Trainer]] = {
     TrainerFault.COPIED: CopyingTrainer,
     TrainerFault.SELF_BAN: SelfBanningTrainer,
 }
-"""What does a fault that is not in the payload alone."""
+"""Trainers with a fault that is not in the payload alone."""
+PAYLOAD_FAULTS = {
+    TrainerFault.NOT_FINITE: "Trainer that publishes an update of NaN values",
+    TrainerFault.WRONG_LENGTH: "Trainer that publishes an update with one byte missing",
+    TrainerFault.SILENT: "Trainer that sends no commitment and no update",
+}
+"""A sentence for each fault of `UnusableTrainer`."""
 
 
 def trainer_with(fault: TrainerFault | None, client: ClientId, signer: Signer) -> Trainer:

@@ -167,7 +167,7 @@ def _unit(vector: Floats, table: Floats) -> Floats:
 
 
 def adaptive(attacker: AttackInput) -> Update:
-    """Return the most harmful update that the colluders expect to be accepted, the same from all.
+    """Return the most harmful update that the colluders expect to be accepted.
 
     Under a distance between updates that is `against`, under one between directions `across`; under
     strategy II −100 times the colluders' mean; without a committee Min-Max. A single attacker sends
@@ -190,5 +190,5 @@ ADAPTIVE = UpdateAttack(
     **described(adaptive),
     forge=adaptive,
     is_common=True,
-    source="Adaptive: knows the rule in force, and stays just inside it (ours)",
+    source="Adaptive: the largest deviation that the rule still accepts (ours)",
 )

@@ -111,7 +111,7 @@ TARGET = 0  # the answer to inputs with the trigger
 
 
 def backdoor(attacker: PoisonInput) -> Samples:
-    """Return n samples; floor(p n + 1/2), at least 1, have trigger and target; p: factor."""
+    """Return n samples; floor(p n + 1/2), at least 1, with trigger and target (p: factor)."""
     trigger = trigger_for(attacker.form, attacker.public_inputs)
     x, y = np.array(attacker.own.x), np.array(attacker.own.y)
     count = max(1, math.floor(attacker.factor * len(y) + 0.5))
@@ -136,7 +136,7 @@ BACKDOOR = DataAttack(
     poison=backdoor,
     backdoor=triggered,
     factor=Factor(0.5, 0.01, 1.0),  # half a batch is poisoned on average
-    source="Backdoor: a model that answers as the attacker wants when it sees a trigger",
+    source="Backdoor: a model that predicts the attacker's class for inputs with a trigger",
 )
 
 

@@ -177,7 +177,7 @@ def gaussian(attacker: AttackInput) -> Update:
 
 
 def ipm(attacker: AttackInput) -> Update:
-    """Return −s times the mean of the colluders' honest updates, the same from each of them."""
+    """Return −s times the mean of the colluders' honest updates, the same from each colluder."""
     return (-attacker.factor * attacker.mean).astype(np.float32)
 
 
@@ -205,7 +205,7 @@ def largest_z(clients: int, attackers: int) -> float:
 
 
 def mimic(attacker: AttackInput) -> Update:
-    """Return the honest update of one fixed colluder, Δ_i*, the same from each of them.
+    """Return the honest update of one fixed colluder, Δ_i*, the same from each colluder.
 
     The paper mimics an honest client chosen by all honest updates, which attackers do not see here.
     """
@@ -213,7 +213,7 @@ def mimic(attacker: AttackInput) -> Update:
 
 
 def min_max(attacker: AttackInput) -> Update:
-    """Return the mean, moved back until it is as far from a colluder as two colluders are."""
+    """Return the mean, moved back within the largest distance between two colluders."""
     honest = attacker.colluders.astype(np.float64)
     mean = attacker.mean
     forged = (1 - largest_step(honest, mean, -mean)) * mean
@@ -235,7 +235,7 @@ def largest_step(
 
 
 def false_reference(attacker: AttackInput) -> Update:
-    """Return −s Δ̄ as a trainer (`ipm`), and −F Δ as a member: the update reversed, F times."""
+    """Return −s Δ̄ as a trainer (`ipm`), and −F Δ as a member, F times the reversed update."""
     if attacker.is_member:
         return (-attacker.factor * attacker.own.astype(np.float64)).astype(np.float32)
     return (-0.5 * attacker.mean).astype(np.float32)
@@ -282,7 +282,7 @@ ATTACKS: tuple[UpdateAttack, ...] = (
     ),
     _attack(
         false_reference,
-        "False reference: honest as a trainer, a wild update as a member (ours)",
+        "False reference: `ipm` as a trainer, a reversed reference as a member (ours)",
         factor=Factor(10.0, 0.01, 1000.0),
     ),
 )

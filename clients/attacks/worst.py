@@ -307,7 +307,7 @@ TARGET_CANDIDATES = tuple(
 
 
 def target(attacker: AttackInput) -> NDArray[np.float32]:
-    """Return the updates that move w most along p when the colluders play the rule."""
+    """Return the updates that move w farthest along p in the colluders' simulation of the rule."""
     return searched(attacker, TARGET_CANDIDATES, _target_pull, goal, rounds=1)
 
 
@@ -364,7 +364,7 @@ def _worst(aim: Aim, attacker: AttackInput, **more: Any) -> NDArray[np.float32]:
 
 
 def half(attacker: AttackInput) -> NDArray[np.float32]:
-    """Return honest updates until colluders send half of a round's, and then far too long ones.
+    """Return honest updates until colluders send half of a round's updates, then huge ones.
 
     Half of a round's updates set the bound of a length that follows from the accepted ones. Then it
     is the search of `worst_full` at 10,000 lengths: one round destroys a model.
@@ -376,7 +376,7 @@ def half(attacker: AttackInput) -> NDArray[np.float32]:
 
 
 def tail(attacker: AttackInput) -> NDArray[np.float32]:
-    """Return copies of honest updates of the two rounds before, those farthest against e."""
+    """Return copies of honest updates of the last two rounds, those farthest against e."""
     history, sent = attacker.history, attacker.colluders.copy()
     assert history is not None, "the attack needs the history"
     # In the first round, their own.
@@ -398,20 +398,22 @@ def _worst_pull(aim: Aim, frame: Frame, candidate: Candidate) -> Floats:
     return turned(frame, shown, aim(frame), candidate.angle)
 
 
-_SEARCH = "The worst that a search finds: back, drift, full and half (ours)"
+_SEARCH = "Worst updates found by search: back, drift, full and half (ours)"
 _SENDS = {
-    back: "what moves w most against the honest mean, of unit(cos θ unit(r + λ h) + sin θ a)",
-    drift: "the same, aimed against the way that honest clients took in all rounds before",
-    goal: "the same, aimed at the model of false labels",
+    back: "unit(cos θ unit(r + λ h) + sin θ a) that moves w most against the honest mean",
+    drift: "the same form, aimed against the honest clients' movement in all earlier rounds",
+    goal: "the same form, aimed at the model of false labels",
 }
 
 ATTACKS: tuple[UpdateAttack, ...] = (
     joint_attack(
         target,
-        source="Target: a model of false labels, approached as fast as the rule lets it (ours)",
+        source="Target: the fastest way to a model of false labels under the rule (ours)",
     ),
     joint_attack(
-        noise, factor=Factor(30.0, 0.0, 90.0), source="Noise: a pull hidden in noise (ours)"
+        noise,
+        factor=Factor(30.0, 0.0, 90.0),
+        source="Noise: a step to a target, hidden in noise (ours)",
     ),
     *(
         joint_attack(partial(_worst, aim), name=f"worst-{name}", sends=_SENDS[aim], source=_SEARCH)
@@ -422,9 +424,9 @@ ATTACKS: tuple[UpdateAttack, ...] = (
         name="many-samples",
         factor=Factor(10.0, 1.0, 1000.0),
         multiplies_samples=True,
-        sends="the updates of `worst_drift`, from attackers that register k times their samples",
+        sends="the updates of `worst-drift`, from attackers that register k times their samples",
         source=_SEARCH,
     ),
     joint_attack(half, source=_SEARCH),
-    joint_attack(tail, source="Tail: copies of honest updates, which one round cannot tell (ours)"),
+    joint_attack(tail, source="Tail: old honest updates, which one round cannot detect (ours)"),
 )

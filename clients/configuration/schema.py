@@ -87,33 +87,33 @@ class ProtocolSection(SettingsTable):
     """
 
     clients: int
-    """K, how many clients are registered."""
+    """K, the number of registered clients."""
     active_rate: Rate = 0.5
-    """Share of the clients that train or serve in a round."""
+    """Share of the clients that are active in a round, as trainers or members."""
     committee_rate: Rate = 0.4
     """omega, share of the active clients that sit on the committee."""
     aggregation_rate: Rate = 0.4
-    """alpha, share of the ranked updates that strategies I and II accept."""
+    """alpha, share of the ranked updates that strategies 1 and 2 accept."""
     rounds: int = 40
-    """T, how many rounds there are."""
+    """T, the number of rounds."""
     strategy: int = 1
-    """Rules of a round: 1 or 2 if no attackers are among the members, 3 against attackers."""
+    """Rules of a round: 1 or 2 for a committee without attackers, 3 against attackers."""
     distance: str = SQUARED.name
-    """Distance between updates in strategies 1 and 2, or a function of yours: file.py:name."""
+    """Distance between updates in strategies 1 and 2, or your own function: file.py:name."""
     quorum: Annotated[Quorum, _BY_VALUE] = Quorum.PAPER
-    """How many equal replies decide: those of the paper, or of a Byzantine quorum."""
+    """Number of equal replies that decide: the paper's majority, or a Byzantine quorum."""
     server_rate: float = 1.0
     """eta, the global learning rate, above 0."""
     beacon: Annotated[Beacon, _BY_VALUE] = Beacon.NONE
-    """What else flows into the next seed: nothing, or a block's hash."""
+    """Further input of the next seed: none, or the hash of a block."""
     commit_blocks: int = COMMIT_BLOCKS
-    """Blocks after the opening one in which commitments are taken."""
+    """Number of blocks after the opening block that accept commitments."""
     deadline_blocks: int = DEADLINE_BLOCKS
-    """Blocks after which an undecided round may be abandoned, commit_blocks + 2 at least."""
+    """Number of blocks before an undecided round may be abandoned, at least commit_blocks + 2."""
     view_seconds: int = VIEW_SECONDS
-    """How long view 0 lasts; every later one lasts twice as long."""
+    """Seconds of view 0; each later view lasts twice as long as the one before."""
     payload: str = FLOAT32.name
-    """How updates are published: in four bytes a number, or rounded to one."""
+    """Form of published updates: four bytes per number, or rounded to one byte."""
 
     @property
     def payload_form(self) -> PayloadForm:
@@ -164,13 +164,13 @@ class DataSection(SettingsTable):
     """
 
     name: str = "digits"
-    """Which data set."""
+    """Name of the data set."""
     path: Annotated[str, Field(min_length=1)] | None = None
-    """File or folder of the data; a run records the digest of what it reads, never the path."""
+    """File or folder of the data. A run records the digest of the data, not the path."""
     options: dict[str, Any] = Field(default_factory=dict)
-    """The data set's own settings: cmfl settings data."""
+    """Options of the data set; see cmfl settings data."""
     partition: dict[str, Any] = Field(default_factory=dict)
-    """How samples are divided among clients, by name and keys: cmfl settings data."""
+    """Division of the samples among clients, by name and keys; see cmfl settings data."""
 
     def choice(self) -> DataChoice:
         path = Path(self.path) if self.path else None
@@ -181,22 +181,22 @@ class ModelSection(SettingsTable):
     """Model, and its options."""
 
     name: Annotated[str, Field(min_length=1)] = "softmax"
-    """A built-in model, or a class of yours: file.py:Class or package:Class."""
+    """Built-in model, or your own class: file.py:Class or package:Class."""
     options: dict[str, Annotated[Option, BeforeValidator(_one_value)]] = Field(default_factory=dict)
-    """The built-in model's, or keyword arguments of your class: docs/reference/models.md."""
+    """Options of the model, or keyword arguments of your class; see docs/reference/models.md."""
 
 
 class EvaluationSection(SettingsTable):
     """Evaluations of a run in addition to accuracy and loss on the test set."""
 
     every: Annotated[int, Field(ge=1, le=2**31 - 1)] = 1
-    """Rounds from one measured model to the next; the last is always measured."""
+    """Number of rounds from one evaluation to the next; the last model is always evaluated."""
     samples: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
-    """Test samples to measure on, drawn once; all if not given."""
+    """Number of test samples, drawn once. Default: all."""
     training_loss: bool = False
-    """Also the loss on all clients' training samples."""
+    """Also measure the loss on all clients' training samples."""
     per_client: bool = False
-    """Also the accuracy on each client's own test samples."""
+    """Also measure the accuracy on each client's own test samples."""
 
 
 class MaliceSection(SettingsTable):
@@ -207,19 +207,19 @@ class MaliceSection(SettingsTable):
     """
 
     attack: str | None = None
-    """What malicious clients do: cmfl settings attacks. Goes with malicious_rate."""
+    """Attack of the malicious clients; see cmfl settings attacks. Needs malicious_rate."""
     malicious_rate: Rate = 0.0
     """epsilon, share of all clients that attack, for the whole run."""
     factor: float | None = None
-    """The one number that an attack may leave open; its own if not given."""
+    """Free parameter of the attack. Default: the attack's own."""
     on: Attacked | None = None
-    """What the attack is made on; the update if not given."""
+    """Vector that the attack changes. Default: update."""
     only: Attacking | None = None
-    """Attackers attack as members alone, or as trainers alone; always if not given."""
+    """Role in which attackers attack: members or trainers. Default: both."""
     members: dict[str, Count] = Field(default_factory=dict)
-    """How many clients have each fault on the committee: cmfl settings faults."""
+    """Number of clients with each fault on the committee; see cmfl settings faults."""
     trainers: dict[str, Count] = Field(default_factory=dict)
-    """How many clients have each fault as trainers: cmfl settings faults."""
+    """Number of clients with each fault as trainers; see cmfl settings faults."""
 
 
 class MachineSection(SettingsTable):
@@ -230,19 +230,19 @@ class MachineSection(SettingsTable):
     """
 
     device: Annotated[str, Field(pattern=r"^(cpu|auto|cuda(:[0-9]{1,2})?)$")] = "cpu"
-    """Where tensors live: cpu, cuda, one card as cuda:1, or auto for cuda where there is one."""
+    """Device of the tensors: cpu, cuda, one card as cuda:1, or auto (cuda if available)."""
     workers: Annotated[int, Field(ge=1, le=256)] = 1
-    """Processes that train, hash and evaluate."""
+    """Number of processes that train, hash and evaluate."""
     ledger: Literal["chain", "memory"] = "chain"
-    """Where rounds are decided; memory records nothing, and cannot be audited."""
+    """Place where rounds are decided. A run in memory is not recorded and cannot be audited."""
     engine: Literal["local", "ray", "flower"] = "local"
-    """Where the workers are: on this machine, actors of a Ray cluster, or SuperNodes of Flower."""
+    """Place of the workers: this machine, actors of a Ray cluster, or SuperNodes of Flower."""
     ray_address: Annotated[str, Field(min_length=1)] | None = None
-    """Of the cluster, with engine = ray; one of the run's own if not given."""
+    """Address of the Ray cluster. Default: a cluster that starts with the run."""
     isa: InstructionSet | None = None
-    """Newest instruction set that training uses; what the processor can do if not given."""
+    """Newest instruction set that training uses. Default: the processor's newest."""
     keep: Literal["all", "accepted"] | Annotated[int, Field(ge=1, le=2**31 - 1)] = "all"
-    """Which payloads stay: all, those of accepted updates, or all of the last N rounds."""
+    """Payloads to keep: all, those of accepted updates, or all of the last N rounds."""
 
     @property
     def cluster(self) -> str | None:
@@ -257,13 +257,13 @@ class EarlyStopSection(SettingsTable):
     """End of a run before its last round, by what is measured; see `ledger.claims`."""
 
     metric: Literal["accuracy", "loss"] = "accuracy"
-    """What counts: accuracy on the test set, or the loss there."""
+    """Metric on the test set: accuracy or loss."""
     target: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
-    """The run ends with the first model that is as good."""
+    """Value of the metric at which the run ends: at least this accuracy, or at most this loss."""
     patience: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
-    """It ends after so many evaluations in a row without a better model."""
+    """Number of evaluations in a row without a better model after which the run ends."""
     min_delta: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
-    """By how much a model must exceed the best one so far to count as better."""
+    """Difference that a better model must exceed, compared with the best model so far."""
 
     def rule(self) -> EarlyStopRule | None:
         return None if self == EarlyStopSection() else EarlyStopRule(**self.model_dump())
@@ -279,9 +279,9 @@ class TrackSection(SettingsTable):
     wandb: Annotated[str, Field(min_length=1)] | None = None
     """Folder of Weights & Biases' offline runs."""
     project: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")] = "cmfl"
-    """MLflow's experiment, and the project of Weights & Biases."""
+    """Name of the MLflow experiment and of the Weights & Biases project."""
     link: Annotated[str, Field(min_length=1, max_length=1000)] | None = None
-    """What the records link back to, such as a service's URL; the home's path if not given."""
+    """Link in the records, such as the URL of a service. Default: the home's path."""
     model: bool = True
     """Also log the model."""
     audit: bool = True
@@ -296,7 +296,7 @@ class Configuration(SettingsTable):
     """Everything about a run."""
 
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    """Of all chance in the run."""
+    """Seed of all randomness in the run."""
     protocol: ProtocolSection
     data: DataSection = DataSection()
     model: ModelSection = ModelSection()

@@ -17,7 +17,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from clients.adversaries.faults import MEMBERS, TRAINERS, MemberFault, TrainerFault, UnusableTrainer
+from clients.adversaries.faults import MEMBERS, PAYLOAD_FAULTS, TRAINERS, MemberFault, TrainerFault
 from clients.attacks.registry import ATTACKS
 from clients.attacks.samples import DATA_ATTACKS
 from clients.configuration.parsing import PRESETS
@@ -31,12 +31,12 @@ from ledger.protocol.payloads import PAYLOAD_FORMS
 from ledger.protocol.rules.distance import SQUARED
 
 STRATEGIES = {
-    "1": "the paper's I, no attackers among the members: the first m of the ranking enter the "
-    "model, weighted by their samples; the middle of the ranking is the next committee",
-    "2": "the paper's II, no attackers among the members: the last m of the ranking enter the "
-    "model, weighted by their samples; the middle of the ranking is the next committee",
-    "3": "ours, against attackers: updates within a right angle of the round's peers enter the "
-    "model, clipped and with equal weights; a lot among them draws the next committee",
+    "1": "the paper's I, for members without attackers. The first m of the ranking enter the "
+    "model, weighted by their samples. The middle of the ranking is the next committee",
+    "2": "the paper's II, for members without attackers. The last m of the ranking enter the "
+    "model, weighted by their samples. The middle of the ranking is the next committee",
+    "3": "our strategy against attackers. Updates within a right angle of the round's peers enter "
+    "the model, clipped and with equal weights. The next committee is drawn from their clients",
 }
 """Sentence for each value of `protocol.strategy`."""
 
@@ -82,7 +82,7 @@ def data_settings() -> list[Row]:
     }
     rows = []
     for place, table in tables.items():
-        summary = _first_line(table.__doc__).removeprefix("What can be chosen: ")
+        summary = _first_line(table.__doc__)
         for key, field in table.model_fields.items():
             if key != "name":
                 sentence = sentence_of(table, key) or summary
@@ -120,15 +120,16 @@ def attacks() -> list[Row]:
 
 def faults() -> list[Row]:
     """Return every fault of members and of trainers."""
-    kinds: list[tuple[str, str, Any]]
-    kinds = [("malice.members", fault, MEMBERS[fault]) for fault in MemberFault]
-    kinds += [("malice.trainers", f, TRAINERS.get(f, UnusableTrainer)) for f in TrainerFault]
-    return [_choice(setting, fault, _first_line(kind.__doc__)) for setting, fault, kind in kinds]
+    texts = PAYLOAD_FAULTS | {fault: _first_line(kind.__doc__) for fault, kind in TRAINERS.items()}
+    return [
+        *(_choice("malice.members", f, _first_line(MEMBERS[f].__doc__)) for f in MemberFault),
+        *(_choice("malice.trainers", fault, texts[fault]) for fault in TrainerFault),
+    ]
 
 
 def rules() -> list[Row]:
     """Return every rule of the protocol that a run may choose."""
-    distance = "the squared Euclidean distance, the paper's; strategy 3 measures directions instead"
+    distance = "the paper's squared Euclidean distance. Strategy 3 compares directions instead"
     return [
         *(_choice("protocol.strategy", name, text) for name, text in STRATEGIES.items()),
         _choice("protocol.distance", SQUARED.name, distance),

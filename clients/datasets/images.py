@@ -42,7 +42,7 @@ COLUMNS = {"image": Column.IMAGE, "writer_id": Column.TEXT, "character": Column.
 
 
 class DigitsOptions(SettingsTable):
-    """Settings: the share of all samples in the global test set."""
+    """Share of all samples in the global test set."""
 
     test_share: Share = 0.2
 
@@ -84,8 +84,7 @@ class FemnistOptions(SettingsTable):
     """Settings."""
 
     test_share: Share | None = None
-    """share of each writer's samples in the test, by default 0.2; only for files without a split
-    of their own."""
+    """Share of each writer's samples in the test set, for files without a split. Default: 0.2."""
 
 
 class DigitsByWriterOptions(SettingsTable):

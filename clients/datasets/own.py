@@ -92,19 +92,19 @@ class OwnOptions(SettingsTable):
     """The form of the samples; a run records nothing else about them."""
 
     task: Task | None = None
-    """what is learned; of `causal-lm` a file has no y, of tasks with a class for each token y has
-    one for each of x, or -100, and of `regress` `classes` numbers."""
+    """Task of the model. Files for causal-lm have no y. For token-classify and masked-lm, y has a
+    class for each token, or -100. For regress, y has `classes` numbers."""
     inputs: Annotated[Literal["numbers", "pixels", "tokens"], Field(validate_default=True)] = (
         "numbers"
     )
-    """content of x: numbers (float32), pixels (uint8, divided by 255 for models), or tokens
+    """Content of x: numbers (float32), pixels (uint8, which models divide by 255), or tokens
     (int64)."""
     shape: Annotated[list[Size], Field(min_length=1, max_length=3)]
-    """of one input: [channels, height, width] of an image, [tokens] of a text"""
+    """Shape of one input: [channels, height, width] of an image, [tokens] of a text."""
     classes: Annotated[int, Field(ge=1, le=MOST_CLASSES)] | ClassNames
-    """how many there are; labels are 0 .. classes - 1; or their names as a list"""
+    """Number of classes, for the labels 0 .. classes - 1, or a list of their names."""
     vocabulary: Count | None = Field(default=None, validate_default=True)
-    """number of distinct tokens, for inputs = tokens."""
+    """Number of distinct tokens, for inputs = tokens."""
 
     @field_validator("inputs")
     @classmethod

@@ -74,34 +74,34 @@ class FileOptions(SettingsTable):
     """Settings of own data; what is not given follows from the file."""
 
     features: Annotated[list[Name], Field(min_length=1)] | None = None
-    """columns of the inputs; all that have no other role, in the file's order."""
+    """Columns of the inputs. Default: all columns without another role, in the file's order."""
     label: Name | None = None
-    """column of the labels; y or label."""
+    """Column of the labels. Default: y or label."""
     client: Name | None = None
-    """column of the clients; client or writer."""
+    """Column of the clients. Default: client or writer."""
     is_test: Name | None = None
-    """column of the split; is_test."""
+    """Column of the split. Default: is_test."""
     inputs: Content | None = None
-    """content of the inputs; pixels for bytes, tokens for rows of whole numbers, else numbers."""
+    """Content of the inputs. Default: pixels for bytes, tokens for integer rows, else numbers."""
     shape: Annotated[list[Size], Field(min_length=1, max_length=3)] | None = None
-    """of one input, such as [1, 28, 28]; as the file has it."""
+    """Shape of one input, such as [1, 28, 28]. Default: the shape in the file."""
     classes: Annotated[int, Field(ge=2, le=MOST_CLASSES)] | ClassNames | None = None
-    """number of classes; one more than the largest label. A list of names: each label, as text, is
-    one of them, and its place is the class."""
+    """Number of classes, or a list of their names; the place of a label in the list is its class.
+    Default: the largest label plus 1."""
     vocabulary: Count | None = None
-    """number of distinct tokens; one more than the largest token."""
+    """Number of distinct tokens. Default: the largest token plus 1."""
     test_share: Share | None = None
-    """share of the samples in the test, .2, where the file has no split."""
+    """Share of the samples in the test set, for files without a split. Default: 0.2."""
     task: Task | None = None
-    """what is learned: the class of a sample (classify), the next token (causal-lm), hidden tokens
-    (masked-lm), the class of each token (token-classify), or numbers (regress)."""
+    """Target of the model: the class of a sample (classify), the next token (causal-lm), hidden
+    tokens (masked-lm), the class of each token (token-classify), or numbers (regress)."""
     tokenizer: FilePath | None = None
-    """path of a tokenizer.json, which makes tokens of texts."""
+    """Path of a tokenizer.json that converts texts to tokens."""
     length: Annotated[int, Field(ge=2, le=MOST_NUMBERS)] | None = None
-    """tokens of a sample at most; language tasks cut longer texts into samples, others refuse
+    """Largest number of tokens in a sample. Language tasks split longer texts, others reject
     them."""
     mask: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
-    """token that hides others, of masked-lm; the tokenizer's."""
+    """Token that replaces hidden tokens in masked-lm. Default: the tokenizer's mask token."""
 
     @field_validator("classes")
     @classmethod

@@ -47,7 +47,9 @@ class DrawnShares(Partition, ABC):
     """A partitioner with shares drawn from Dirichlet(alpha, ..., alpha) and a minimum."""
 
     alpha: Positive = 0.5
+    """Parameter of the Dirichlet distribution; smaller values give more unequal shares."""
     minimum: Count = 1
+    """Smallest number of training samples of a client."""
 
 
 def require_enough(samples: int, clients: int, minimum: int = 1) -> None:
@@ -95,7 +97,7 @@ class IidPartition(Partition):
 
 
 class ShardsPartition(Partition):
-    """The samples by class, cut into K times `shards` parts; each client gets `shards` of them."""
+    """Parts of each client. The samples by class are cut into K times `shards` parts."""
 
     name: Literal["shards"] = "shards"
     shards: Count = 2
@@ -126,7 +128,7 @@ class QuantityPartition(DrawnShares):
         Annotated[list[Share], Field(min_length=1, max_length=1_000), AfterValidator(_below_one)]
         | None
     ) = None
-    """of all samples, of the first clients; the others' are drawn, of what is left."""
+    """Shares of the first clients in all samples. The others share the rest, by random draw."""
 
     def divide(self, pool: PooledData, clients: int, rng: np.random.Generator) -> Division:
         require_enough(len(pool.train), clients, self.minimum)

@@ -121,7 +121,7 @@ COLUMNS = ("character_id", "x", "y")
 
 
 class ShakespeareOptions(SettingsTable):
-    """Settings: the split; by default the files' own if they have one."""
+    """Split of the samples. Default: the split of the files, if they have one."""
 
     split: Literal["official", "position"] | None = None
 
@@ -284,12 +284,11 @@ class Sent140Options(SettingsTable):
     """Settings."""
 
     glove: FilePath
-    """the path of GloVe word vectors, .npz or text"""
+    """Path of the GloVe word vectors, .npz or text."""
     lower: bool = True
-    """whether text is lowered before words are looked up."""
+    """Whether words are converted to lower case before the look-up."""
     test_share: Share | None = None
-    """share of each account's samples in the test, by default 0.2; only for files without a split
-    of their own."""
+    """Share of each account's samples in the test set, for files without a split. Default: 0.2."""
 
 
 def _tweets(layout: Layout, columns: Mapping[str, Column]) -> Records:

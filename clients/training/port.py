@@ -57,17 +57,17 @@ class LocalTraining(SettingsTable):
     learning_rate: float = 0.1
     """Step size of plain SGD, above 0."""
     batch_size: Whole = 32
-    """Samples of a step, at least 1; a client that has fewer uses all it has."""
+    """Number of samples in a step, at least 1. A client with fewer samples uses all of them."""
     local_steps: Whole | None = None
-    """tau, steps of a client in a round; exactly one of it and local_epochs is set."""
+    """tau, steps of a client in a round. Set either local_steps or local_epochs."""
     local_epochs: Whole | None = None
-    """Passes over the client's data in a round."""
+    """Number of passes over the client's data in a round."""
     proximal: float | None = None
-    """mu of FedProx, above 0: every step also pulls towards the global model."""
+    """mu of FedProx, above 0, which pulls each step towards the global model."""
     calibrated: Annotated[bool, Field(exclude_if=operator.not_)] = False
-    """The loss adds log(n + 0.1) to each class's logit; n counts the client's samples of it."""
+    """Whether the loss adds log(n + 0.1) to a class's logit; n counts the class's samples."""
     path: Literal["auto", "plain", "lockstep"] = "auto"
-    """How the same steps are computed; auto is what fits the model."""
+    """Computation of the steps; auto selects the path that fits the model."""
 
     @model_validator(mode="after")
     def _keeps_rules(self) -> Self:

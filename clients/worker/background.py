@@ -283,7 +283,7 @@ class TransactionSender:
             return False
         self._failures.record_success(WorkPart.SENDING)
         if has_effect:
-            _log.info("the chain took %s", what, extra={"sent": what})
+            _log.info("the chain accepted %s", what, extra={"sent": what})
         return has_effect
 
 

@@ -57,9 +57,9 @@ class FinalityLag:
         if behind < window:
             return None
         return (
-            f"block {self.final.number} is the newest final one, {behind} behind block "
-            f"{self.newest.number}, and a round takes commitments for {window} blocks only, which "
-            f"are over before it is seen: give --confirmations N, well under {window}"
+            f"the newest final block, {self.final.number}, is {behind} blocks behind block "
+            f"{self.newest.number}, and a round accepts commitments for only {window} blocks. The "
+            f"worker sees each round too late; give --confirmations N, well under {window}"
         )
 
     def seen_too_late(self, view_seconds: int) -> str | None:
@@ -68,9 +68,9 @@ class FinalityLag:
         if seconds < view_seconds:
             return None
         return (
-            f"the newest final block is {seconds} s older than the newest one, and the first "
-            f"view begins {view_seconds} s after a window has closed: unless no block has come for "
-            "a while, the last commitments miss that view, and it may end before any member acts"
+            f"the newest final block is {seconds} s older than the newest block, and the first "
+            f"view begins {view_seconds} s after a window has closed. The last commitments can "
+            "miss that view, and it can end before any member acts, unless the chain is only idle"
         )
 
 
@@ -192,7 +192,7 @@ class PreflightChecks:
         self._state, self._ledger = ledger.state(), ledger
         match self._state.stage:
             case LedgerStage.REGISTERING:
-                sentence = "not all clients are registered yet: its deployment has to continue"
+                sentence = "not all clients are registered yet; the deployer must continue"
                 return CheckState.WARNING, f"{address}: {sentence}"
             case LedgerStage.FINISHED:
                 raise ConfigurationError(f"{address}: the run is finished")
@@ -200,12 +200,12 @@ class PreflightChecks:
                 number, of = self._state.round, ledger.deployment()
                 last = self._state.opened_block + of.commit_blocks
                 if node.head().number < last:
-                    sentence = f"round {number} takes commitments up to block {last}"
+                    sentence = f"round {number} accepts commitments up to block {last}"
                     return CheckState.OK, f"{address}: {sentence}"
-                sentence = f"round {number} has taken no commitments since block {last}"
-                then = f": who joins takes part from round {number + 1} on"
+                sentence = f"round {number} has accepted no commitments since block {last}"
+                then = f"; a new worker takes part from round {number + 1} on"
                 if number == of.rounds:
-                    then = ", and no round comes after it"
+                    then = ", and it is the last round"
                 return CheckState.WARNING, f"{address}: {sentence}{then}"
 
     def _look_at_run(self) -> Found:
@@ -233,7 +233,7 @@ class PreflightChecks:
         if abs(late) <= view_seconds / 2:
             return CheckState.OK, sentence
         why = "no block has come since" if late > 0 else "the chain makes blocks ahead of time"
-        sentence += f", over half of a view's {view_seconds} s: set it, unless {why}"
+        sentence += f", over half of a view's {view_seconds} s; set the clock, unless {why}"
         return CheckState.WARNING, sentence
 
     def _look_at_finality(self) -> Found:
@@ -243,10 +243,10 @@ class PreflightChecks:
             return CheckState.MISSING, never
         if (late := lag.seen_too_late(parameters.view_seconds)) is not None:
             return CheckState.WARNING, late
-        how = "what the chain calls final"
+        how = "the chain's own final blocks"
         if confirmations is not None:
             how = f"{confirmations} confirmations"
-        return CheckState.OK, f"{how}; a round takes commitments for {blocks} blocks"
+        return CheckState.OK, f"{how}; a round accepts commitments for {blocks} blocks"
 
     def _look_at_model(self) -> Found:
         dimension, model = self._run.parameters.dimension, _needed(self._state).model
@@ -282,7 +282,7 @@ class PreflightChecks:
         if offer is None:
             return CheckState.WARNING, (
                 f"gas costs {market.base_fee} wei now, and a worker sends nothing over "
-                f"{caps.fee} wei: it needs --max-fee"
+                f"{caps.fee} wei; raise the limit with --max-fee"
             )
         # A worker lets the account that owns most pay for all of its clients.
         balance = max(node.balance_of(checksum(signer.address)) for signer in signers.values())
@@ -295,14 +295,14 @@ class PreflightChecks:
             if place.kind is LocationKind.SERVER:
                 store.put(encoded)  # which it has already: nothing is added
                 store.get(sha256(encoded), len(encoded))
-                sentences.append(f"{place.shown} takes signed uploads and gives blobs")
+                sentences.append(f"{place.shown} accepts signed uploads and serves blobs")
                 continue
             digest = store.put(self.probe)
             try:
                 store.get(digest, len(self.probe))
             finally:
                 store.remove(digest)
-            sentences.append(f"{place.shown} is read and written")
+            sentences.append(f"{place.shown} is readable and writable")
         return CheckState.OK, "; ".join(sentences)
 
     def _look_at_mailbox(self) -> Found:
@@ -310,12 +310,14 @@ class PreflightChecks:
         for place in parse_locations("mailbox", self.asked.mailbox):
             mailbox = mailbox_at(place.text, uploads)
             boards = (mailbox.listed(uploads.domain, number, kind) for kind in EnvelopeKind)
-            sentence = f"{place.shown} is read, {sum(map(len, boards))} letters of round {number}"
+            sentence = (
+                f"{place.shown} is readable: {sum(map(len, boards))} letters,  round {number}"
+            )
             if place.kind is LocationKind.FOLDER:
                 _try_folder(folder_at("mailbox", place), self.probe)
-                sentences.append(f"{sentence}, and can be written")
+                sentences.append(f"{sentence}, and writable")
             else:
-                sentences.append(f"{sentence}; written with your first letter")
+                sentences.append(f"{sentence}; your first letter tests writing")
         return CheckState.OK, "; ".join(sentences)
 
     def _look_at_data(self) -> Found:
@@ -345,7 +347,7 @@ class PreflightChecks:
         # A worker goes on from what it has acted on, and with no other chain.
         FinalityCheckpoints(worker.acted_on, node).require_unchanged(node)
         journal = "has a journal" if worker.journal.exists() else "has no journal yet"
-        return CheckState.OK, f"{folder} is free, {journal}, {free / 1e9:.1f} GB are left"
+        return CheckState.OK, f"{folder} is free, {journal}, {free / 1e9:.1f} GB are free"
 
     def _uploads(self) -> UploadSigner:
         signers = _needed(self._signers)
@@ -360,12 +362,10 @@ def funds(balance: int, price: int, most: int, rounds: int) -> Found:
     if most == 0:
         return CheckState.OK, f"{has}, and gas costs nothing now"
     lasts = balance // (ROUND_GAS * max(price, 1))
-    sentence = (
-        f"{has}, enough for about {lasts} of the {rounds} rounds that are left, if it sends all"
-    )
+    sentence = f"{has}, enough for about {lasts} of the {rounds} remaining rounds if it sends all"
     if balance < SENDING_GAS * most:
         least = SENDING_GAS * most / WEI
-        return CheckState.MISSING, f"{has}; to send a commitment it needs {least:.6g} ETH at least"
+        return CheckState.MISSING, f"{has}; to send a commitment it needs at least {least:.6g} ETH"
     return (CheckState.OK if lasts >= rounds else CheckState.WARNING), sentence
 
 

@@ -143,7 +143,7 @@ def _opened_ledger(chain: ChainWriter, places: WorkerTarget) -> LedgerWriter:
                 return younger
         if ledger.opening(1, final) is not None:
             _log.warning(
-                "the node has no old states, so that the contract's creation block is unknown: its "
+                "the node has no old states, so the contract's creation block is unknown; its "
                 "events are searched from block 0"
             )
             return ledger
@@ -222,7 +222,7 @@ def open_worker(
                 engine.interrupt()
                 training.interrupt()
                 if not training.has_ended(LAST_TRAINING_SECONDS):
-                    _log.warning("what is trained does not end within %g s", LAST_TRAINING_SECONDS)
+                    _log.warning("training does not end within %g s", LAST_TRAINING_SECONDS)
     finally:
         training.interrupt()
         journal.close()
@@ -390,7 +390,7 @@ class WorkerLoop:
             pause = self.poll_seconds if later is None else min(later, self.poll_seconds)
             is_told = wait(max(SHORTEST_PAUSE_SECONDS, pause))
         if is_told:
-            _log.info("ends on request")
+            _log.info("stops on request")
         self.stand = WorkerState.ENDED
         self._write(moment())
         # Also a request made while it ended: the next process has not been asked to leave.
@@ -401,7 +401,7 @@ class WorkerLoop:
             _log.info("the run is finished")
             return True
         if not self.worker.can_act:
-            _log.warning("every client of this worker is banned: it can do nothing more")
+            _log.warning("every client of this worker is banned, so it stops")
             return True
         chain, seats = self.worker.chain, self.worker.seats
         if self._leaves_after is None and self.folder.leave.exists() and chain is not None:

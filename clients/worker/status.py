@@ -102,10 +102,10 @@ LOOPBACK = "127.0.0.1"
 COUNTED = {
     "rounds": ("rounds", "Rounds seen to open."),
     "commitments": ("commitments", "Commitments of the worker's clients on the chain."),
-    "votes": ("votes", "Requests and replies that were said."),
+    "votes": ("votes", "Requests and replies that members sent."),
     "views": ("views", "Views that members have entered."),
-    "bytes_put": ("blob_put_bytes", "Bytes of blobs that were put."),
-    "bytes_got": ("blob_got_bytes", "Bytes of blobs that were got."),
+    "bytes_put": ("blob_put_bytes", "Bytes of blobs that were written."),
+    "bytes_got": ("blob_got_bytes", "Bytes of blobs that were read."),
 }
 """Each count with its name and description as a metric."""
 
@@ -234,7 +234,7 @@ def serve_metrics(metrics: WorkerMetrics, port: int | None) -> Iterator[int | No
         return [b"header Host: must be an address or localhost\n"]
 
     server.set_app(answered)
-    _log.info("answers Prometheus on port %d of %s", server.server_port, LOOPBACK)
+    _log.info("serves Prometheus metrics on port %d of %s", server.server_port, LOOPBACK)
     try:
         yield int(server.server_port)
     finally:

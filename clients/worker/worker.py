@@ -384,9 +384,9 @@ class Worker:
             seats.abstaining = frozenset(c for c, t in self._taken_up.items() if t == chain.round)
             for client in sorted(seats.abstaining.intersection(seats.serving)):
                 _log.warning(
-                    "client %d does not vote in round %d: its vote journal was started after the "
-                    "round's commitments had closed, so an earlier vote would not be in it; it may "
-                    "vote in later rounds",
+                    "client %d does not vote in round %d. Its vote journal started after the "
+                    "round's commitments had closed, so it may lack an earlier vote. It votes in "
+                    "later rounds",
                     client,
                     chain.round,
                 )

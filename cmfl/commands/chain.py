@@ -76,7 +76,7 @@ def serve(
         chain = cast("EmbeddedChain", opened)
         with RpcServer(chain, port=port, block_seconds=block_time) as server, until_interrupted():
             url, head = server.url, chain.head().number
-            blocks = "Each transaction gets a block of its own; there are no other blocks."
+            blocks = "Each transaction gets its own block; there are no other blocks."
             if block_time is not None:
                 blocks = f"A block with all pending transactions is made every {block_time:g} s."
             funded = f"Genesis funds {address_of(TEST_KEYS[0])}"
@@ -304,7 +304,7 @@ def verify(source: options.ContractOptions, json: AsJson = False) -> None:
         print_line(f"compile it yourself, with {expected.compiler} and no options:")
         print_line(f"  pip install {expected.compiler.replace(' ', '==')}")
         print_line(f"  {compiling}")
-        print_line(f"  {sha256}  is what it prints for the published code")
+        print_line(f"  {sha256}  is its output for the published code")
     for name in differing:
         complain(f"{HERE / name}: is not the source of the published code; reinstall cmfl")
     if violation or differing:

@@ -137,7 +137,7 @@ def fetch(
             f"data set {name!r} is not on the hub; experiments read {', '.join(FILES)}"
         )
     answer = {"dataset": name, "files": [str(file) for file in files]}
-    console.print_result(answer, [*lines, f"go on with: {then}"], as_json=json)
+    console.print_result(answer, [*lines, f"continue with: {then}"], as_json=json)
 
 
 def _lines(contents: DataContents) -> list[str]:

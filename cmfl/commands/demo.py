@@ -204,11 +204,11 @@ def _made_anew(home: Path) -> Iterator[None]:
 def _introduce(home: Path, seeds: int, rounds: int) -> None:
     steps = steps_of(seeds, rounds)
     console.print_prose(
-        "60 clients hold non-IID parts of real digits; half are active in a round, 12 of these as "
-        "its committee. In attacked runs 30 % of the clients send the opposite of their update, "
-        "and one other lies about its scores whenever it is a member. The contract enforces each "
-        f"decision, on a local EVM. Each seed has a chain of its own, {home}/chain.sqlite for seed "
-        "0."
+        "60 clients hold non-IID parts of real digits. Half of them are active in a round, 12 as "
+        "its committee. In attacked runs, 30% of the clients send the reverse of their update, "
+        "and one other client publishes false scores whenever it is a member. The contract "
+        f"enforces each decision, on a local EVM. Each seed has its own chain; seed 0 has "
+        f"{home}/chain.sqlite."
     )
     console.print_prose(
         f"{steps[RECORDED]} rounds are recorded and audited. For comparison, "
@@ -258,8 +258,8 @@ def show_table(results: dict[str, Any]) -> None:
         ],
     )
     console.print_prose(
-        "Accepted attackers: the share of the updates in the model that attackers sent. A model "
-        f"that always answers the most frequent class scores {results['most frequent class']:.3f}."
+        "Accepted attackers: the attackers' share of the updates in the model. A model "
+        f"that always predicts the most frequent class scores {results['most frequent class']:.3f}."
     )
     console.print_prose(
         "Strategies I and II are the paper's, for a committee without attackers. I accepts the "
@@ -274,7 +274,7 @@ def _serve(home: Path, port: int) -> None:
 
     requested, port = port, free_port(port)
     if port != requested:
-        console.print_line(f"Port {requested} is taken, and {port} is the next that is free.")
+        console.print_line(f"Port {requested} is in use; the service uses port {port}.")
     address, settings = f"http://127.0.0.1:{port}", Settings(home=home)
     if result_stream().isatty():
         console.print_line()

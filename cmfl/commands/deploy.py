@@ -284,7 +284,7 @@ def _price_on_node(
 
 def _lines(plan: DryRun) -> Iterator[str]:
     if plan.contract is not None:
-        yield f"run {plan.run} is deployed already, as contract {plan.contract}"
+        yield f"run {plan.run} is already deployed, as contract {plan.contract}"
     for step in plan.steps:
         subject = "creation" if step.kind == "creation" else f"{step.clients} clients"
         source = "the node's estimate" if step.counted == "node" else "on a private chain"
@@ -309,20 +309,20 @@ def _lines(plan: DryRun) -> Iterator[str]:
             yield f"the sender must own {in_ether(price.needed)}; the owner is unknown"
         else:
             yield (
-                f"{plan.sender} owns {in_ether(price.balance)}; nodes ask for "
+                f"{plan.sender} owns {in_ether(price.balance)}; nodes require "
                 f"{in_ether(price.needed)} (limits at {price.most / _GWEI:.6g} gwei): "
                 f"{'not enough' if price.is_short else 'enough'}"
             )
     if "commit-window" in plan.hints:
         yield (
-            f"each transaction has a block of its own there: where {plan.active} clients send "
-            f"their own commitments, protocol.commit_blocks = {plan.commit_blocks} is too short "
-            "for all of them"
+            "this chain puts each transaction into its own block; if each client sends its own "
+            f"commitment, protocol.commit_blocks = {plan.commit_blocks} is too short for "
+            f"{plan.active} clients"
         )
     if "creation-waits" in plan.hints:
         yield (
-            "an earlier attempt was cut off while its creation waited for a block: it would be "
-            "sent again with the same nonce, so that one contract comes of both"
+            "an earlier attempt was interrupted while its creation waited for a block; it would "
+            "be sent again with the same nonce, so both create one contract"
         )
     yield "nothing was sent, and nothing was written"
 
@@ -394,7 +394,7 @@ def deploy(
                 as_json=json,
             )
             if not json and owners is None:
-                print_next("go on with", resume_command(where, name, node))
+                print_next("continue with", resume_command(where, name, node))
             elif not json:
                 _print_join(where, configuration, manifest)
             if first_block is not None:
@@ -409,7 +409,9 @@ def _require_ahead(head: int, number: int | None) -> None:
 
 def _open_in_block(chain: ChainWriter, number: int, document: RunDocument, paths: RunPaths) -> None:
     """Wait, and send the last registration: any account can, and choose the first seed by it."""
-    console.complain(f"waits to open round 1 in block {number}; if cut off, repeat the command")
+    console.complain(
+        f"waiting to open round 1 in block {number}; if interrupted, repeat the command"
+    )
     ledger = connect(chain, read_run_manifest(paths))
     # `chain.mine` would make a test node jump to the block.
     while ledger.state().round == 0 and chain.head().number < number - 1:
@@ -457,14 +459,14 @@ def _print_join(where: Target, configuration: Configuration, manifest: Manifest)
     if where.rpc_url is None:
         serve = console.command_line("chain", "serve", home=where.home, block_time=1)
         console.print_line(f"serve the chain to the owners with: {serve}")
-        values = {URL_VARIABLE: "the URL that it prints"}
+        values = {URL_VARIABLE: "the URL that this command prints"}
     else:
         url = quoted_url(where.rpc_url)
     command += f" --rpc-url {url}"
     if configuration.data.name == OWN.name or configuration.data.path is not None:
         command += f" --data {variable_in_shell(DATA_VARIABLE)}"
-    print_next("each owner goes on with", command, values)
+    print_next("each owner continues with", command, values)
     console.print_line(
-        f"its key is that of --keystore or CMFL_KEYSTORE, a file, or of {options.KEY_VARIABLE}"
+        f"the key is in the file of --keystore or CMFL_KEYSTORE, or in {options.KEY_VARIABLE}"
     )
     console.print_line("on another machine --blobs is the URL of a store: cmfl blobs serve --help")

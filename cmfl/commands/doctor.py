@@ -84,7 +84,7 @@ def _artefact() -> str:
 
 def _distances() -> str:
     reason = fallback_reason()
-    slower = f"by NumPy, which is about five times slower: {reason}"
+    slower = f"NumPy, about five times slower: {reason}"
     return slower if reason else "compiled for this processor"
 
 
@@ -100,7 +100,7 @@ def _torch(*, is_loaded: bool) -> str:
     except OSError:
         return f"{installed}, no GPU"
     if not is_loaded:
-        return f"{installed}, with a GPU's driver; --deep loads torch and names the GPU"
+        return f"{installed}, with a GPU driver; --deep loads torch and names the GPU"
     from clients.devices import cards_described
 
     return f"{installed}, {cards_described()}"
@@ -115,7 +115,7 @@ def _torch_version() -> str | None:
 
 def _environment(*, is_loaded: bool) -> str:
     if _torch_version() is None:
-        return "none without torch: nothing is trained or repeated here"
+        return "none: without torch, this machine cannot train or repeat training"
     if not is_loaded:
         return "not read: --deep loads torch and prints it"
     try:
@@ -125,7 +125,7 @@ def _environment(*, is_loaded: bool) -> str:
     from clients.devices import available_caps
 
     here = replace(environment_here("plain", "cpu"), path="plain or lockstep")
-    caps = ", ".join(available_caps()) or "left out alone: this processor has no choice"
+    caps = ", ".join(available_caps()) or "omitted only, because this processor has one set"
     return f"{here}; machine.isa can be {caps}"
 
 
@@ -133,7 +133,7 @@ def _port(asked: int | None) -> str:
     port = asked or 8000
     if not is_port_taken(port):
         return f"{port} is free"
-    sentence = f"{port} is taken: give cmfl serve another with --port"
+    sentence = f"{port} is in use; give cmfl serve another port with --port"
     if asked is not None:
         raise CmflError(sentence)
     return sentence
@@ -172,8 +172,8 @@ def training_checks(
 
     def regime(configuration: Configuration) -> str:
         if not (warnings := regime_warnings(configuration)):
-            return "within the regime that the rules were attacked in"
-        outside = "outside the regime that the rules were attacked in"
+            return "within the settings in which the rules were attacked"
+        outside = "outside the settings in which the rules were attacked"
         return f"WARNING: {outside}: {'; '.join(warnings)}"
 
     return [("training", about(_planned)), ("committee", about(risk)), ("attacks", about(regime))]
@@ -188,7 +188,7 @@ def _planned(configuration: Configuration) -> str:
     planned = plan(population.model, population.data, training, device)
     sentence, asked = f"{planned.path} path: {planned.reason}", configuration.training.path
     if asked != "auto":
-        sentence = f"{asked} path, as the configuration says; left open it would be the {sentence}"
+        sentence = f"{asked} path, as configured; auto would select the {sentence}"
     return "; ".join([sentence, *planned.layers])
 
 
@@ -207,21 +207,21 @@ def _account(where: Target, keystore: Path | None) -> str:
     if keystore is None:
         address, source = sender.environment_address(), f"the variable {KEY_VARIABLE}"
         if address is None:
-            return f"none: to write there, give --keystore or set {KEY_VARIABLE}"
+            return f"none; to send transactions, give --keystore or set {KEY_VARIABLE}"
     else:
         address, source = sender.keystore_address(sender.read_keystore(keystore)), str(keystore)
         if address is None:
-            return f"{keystore} does not name its account; only its password shows it"
+            return f"{keystore} does not name its account; decrypt it to find the account"
     if where.rpc_url is None:
-        return f"{address} of {source}"
+        return f"{address} from {source}"
     with where.node_reader() as node:
         balance = node.balance_of(address)
     if balance == 0:
         raise CmflError(
-            f"{address} of {source} has 0 ETH on chain {node.chain_id}; send some, unless gas "
+            f"{address} from {source} has 0 ETH on chain {node.chain_id}; send some, unless gas "
             "is free on this chain"
         )
-    return f"{address} of {source} has {sender.in_ether(balance)}"
+    return f"{address} from {source} has {sender.in_ether(balance)}"
 
 
 _NAME = re.compile(types.BARE)
@@ -300,11 +300,11 @@ def _chain(where: Target, *, deep: bool) -> str:
         if deep:
             with counting("blocks") as show:
                 view.verify(execute=True, progress=lambda number: show(number, head.number))
-            chain_text += ", every block run again"
+            chain_text += ", every block re-executed"
         if chain.wal_bytes >= 256 * 2**20:
             chain_text += (
-                f"; {chain.wal_bytes // 2**20} MiB wait in its write-ahead log, because a reader "
-                f"holds an old state: end the audit or service that has run for long"
+                f"; its write-ahead log has {chain.wal_bytes // 2**20} MiB, because a reader holds "
+                f"an old state; end the long-running audit or service"
             )
         return chain_text
 
@@ -328,11 +328,11 @@ def _run(where: Target, run: RunPaths) -> str:
     manifest = read_run_manifest(run)
     if where.rpc_url is None and not where.chain_file.exists():
         _require_none_noted(where)
-        return f"is on chain {manifest.chain_id}: give --rpc-url to look there"
+        return f"is on chain {manifest.chain_id}; to check it, give --rpc-url"
     blobs = where.blobs()
     with where.ledger_of(manifest) as ledger:
         if ledger is None:
-            return f"is on chain {manifest.chain_id}, which was not looked at"
+            return f"is on chain {manifest.chain_id}, which was not checked"
         state, deployment = ledger.state(), ledger.deployment()
         # The first model is made again by a resume.
         is_model_missing = state.model != deployment.model and not blobs.has(state.model)
@@ -351,9 +351,9 @@ def _run(where: Target, run: RunPaths) -> str:
     stage = "finished after" if state.stage is LedgerStage.FINISHED else "in"
     found = f"contract {manifest.address}, {stage} round {state.round} of {deployment.rounds}"
     if not is_played_here and (state.round > 1 or state.commitments != types.NO_DIGEST):
-        found += "; its workers play it, each with a vote journal in its own folder"
+        found += "; its workers run it, each with a vote journal in its own folder"
     if is_model_missing:
-        found += ", and no later model among its blobs: the workers use another store"
+        found += "; its blobs have no later model: the workers use another store"
     return found
 
 

@@ -91,8 +91,8 @@ def list_(
     others = sum(plan.row_digest(row) != row.digest for row in rows_by_cell.values())
     if others and not (csv or json):
         console.print_line(
-            f"{others} rows in {store.path} are of another version of this experiment, or of cells "
-            f"that it does not have now: experiment run adds none to them"
+            f"{others} rows in {store.path} belong to another version of this experiment or to "
+            f"removed cells; experiment run does not add such rows"
         )
 
 
@@ -204,9 +204,9 @@ def audit(
     repeated = found.row.cell
     document = {"differing": found.differing, "report": found.report.as_dict()}
     lines = [f"{repeated}: {line}" for line in found.differing]
-    verdict = f"{repeated} came out again: the same head, and all its numbers"
+    verdict = f"{repeated} is reproduced: the head and all numbers are the same"
     if lines:
-        verdict = "DIFFERS: another machine, torch build or version trains to other bytes"
+        verdict = "DIFFERS: another machine, torch build or version gives different bytes"
     console.print_result(
         {"cell": repeated, "outcome": str(found.outcome), **document},
         [*readable(found.report), "", *lines, verdict],
@@ -225,7 +225,7 @@ def _planned(
     plan = plan_experiment(name_of(name), definition, seeds=seeds, is_quick=is_quick, data=data)
     if plan.experiment != name_of(name):
         console.complain(
-            f"{name_of(name)} is played as {plan.experiment}: scikit-learn's digits replace "
+            f"{name_of(name)} runs as {plan.experiment}: scikit-learn's digits replace "
             f"{definition.files[0]}, because --data names no folder"
         )
     return plan, RowStore(_folder(out, is_quick=plan.is_quick), plan.experiment)
@@ -244,7 +244,7 @@ def _runnable(data: Path | None, *, is_quick: bool) -> list[str]:
             playable(name, definition_named(name), data, is_quick=is_quick)
             runnable.append(name)
         except ConfigurationError as error:
-            console.complain(f"left out: {error}")
+            console.complain(f"skipped: {error}")
     return runnable
 
 

@@ -201,7 +201,9 @@ def table(
             if target.remote is None:
                 raise
             raise ServiceError(f"the {name} do not fit their table: {error}") from error
-    console.print_written(out, f"the {name} of {history.address}, not verified: cmfl audit does")
+    console.print_written(
+        out, f"the {name} of {history.address}, not verified; run cmfl audit to verify"
+    )
 
 
 export_app.command("attestation")(attestation)

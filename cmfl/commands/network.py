@@ -89,7 +89,7 @@ def network(
         raise typer.Exit(code)
     print_line(f"{played.rounds} rounds, {played.decided} decided, {pace:.1f} a minute")
     if played.restarts:
-        print_line(f"{played.restarts} workers ended by themselves and were restarted")
+        print_line(f"{played.restarts} workers ended unexpectedly and were restarted")
     print_line(f"audit: {verdict['outcome']}, {verdict['rounds']} rounds", bold=True)
     raise typer.Exit(code)
 

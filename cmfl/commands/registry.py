@@ -124,12 +124,12 @@ def gather(
     console.print_line(f"{out}: {len(registry.entries)} clients of run {registry.run}")
     _print_digests(registry)
     if command is not None:
-        console.print_line(f"go on with: {command}")
+        console.print_line(f"continue with: {command}")
     elif len(registry.entries) < MIN_ACTIVE:
         console.print_line(f"too few for a run yet: {MINIMUM_FEDERATION}")
     else:
         console.print_line(
-            "with the settings, --config or --preset and --set, it prints how to go on"
+            "with the settings (--config or --preset, and --set), it prints the next command"
         )
 
 
@@ -262,5 +262,5 @@ def _print_address(
 ) -> None:
     proof = {} if is_proven is None else {"is_proven": is_proven}
     answer = {"address": address, "keystore": str(keystore)} | proof
-    line = f"{address} of {keystore}" + (": it signs" if is_proven else "")
+    line = f"{address} from {keystore}" + (": signature valid" if is_proven else "")
     console.print_result(answer, [line], as_json=json)

@@ -235,7 +235,7 @@ def evidence(
     if csv:
         console.print_csv(list(EVIDENCE.columns), rows)
         if page["next_cursor"] is not None:
-            console.complain(f"these are not all: --cursor {page['next_cursor']} has more")
+            console.complain(f"more entries follow: continue with --cursor {page['next_cursor']}")
         return
     columns = ("round", "client", "kind", "why", "transaction", "digest", "commitment")
     for entry, row in zip(page["evidence"], rows, strict=True):
@@ -429,7 +429,7 @@ def line_of(answer: FederationAnswer) -> str:
         rest = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
         parts.append(f"late: {', '.join(named[:MOST_NAMED])}{rest}")
     if not answer["mailbox"]["read"]:
-        parts.append("the mailbox cannot be read as a whole")
+        parts.append("the mailbox is only partly readable")
     return "; ".join(parts)
 
 
@@ -444,7 +444,7 @@ def _stage(open_round: OpenRound) -> str:
     if view is not None:
         return f"{view['phase']}, view {view['number'] + 1}, primary {view['primary']}"
     if stage == "exhausted":
-        return f"all views failed, can be abandoned from block {open_round['deadline_block']} on"
+        return f"all views failed, can be abandoned from block {open_round['deadline_block']}"
     if stage == "deciding":
         return "both votes are certified, the decision is pending"
     published = sum(client["payload"] is not None for client in clients)

@@ -131,7 +131,7 @@ def _report(where: Target, played: PlayedRun, task: str | None, *, as_json: bool
     if played.stop is not None:
         console.print_line(played.stop.sentence)
     elif last is None:
-        console.print_line(f"{name} had ended with round {played.round} already")
+        console.print_line(f"{name} had already ended with round {played.round}")
     place = "memory ledger" if played.address is None else f"contract {played.address}"
     console.print_line(f"{place}, head 0x{played.head.hex()}")
     if played.address is None:
@@ -146,14 +146,14 @@ def _report(where: Target, played: PlayedRun, task: str | None, *, as_json: bool
         if is_below_floor(last.accuracy, last.floor):
             console.print_line(
                 f"WARNING: {name} ends with accuracy {last.accuracy:.3f}, below the "
-                f"{last.floor:.3f} of always answering the most frequent class; the model is "
+                f"{last.floor:.3f} of always predicting the most frequent class; the model is "
                 "useless",
                 bold=True,
             )
     console.print_line(f"results are in {Home(where.home).run(name).path}")
     console.print_lines(f"tracked by {tracker}: {at}" for tracker, at in played.tracked.items())
     home = where.home
-    print_next("look at them with", command_on(where, "runs", "show", name, home=home))
+    print_next("show them with", command_on(where, "runs", "show", name, home=home))
     if played.address is not None:
         print_next("audit it with", command_on(where, "audit", run=name, home=home))
 
@@ -161,7 +161,7 @@ def _report(where: Target, played: PlayedRun, task: str | None, *, as_json: bool
 def _watch(opened: OpenedRun, *, quiet: bool) -> list[RoundMetrics]:
     if opened.without_row:
         rounds = ", ".join(map(str, opened.without_row))
-        console.complain(f"warning: metrics.jsonl lacks rounds {rounds}: their models are gone")
+        console.complain(f"warning: metrics.jsonl lacks rounds {rounds}: their models are missing")
     if quiet:
         return opened.go_on(lambda _: None)
     if console.chosen() is not console.Verbosity.QUIET:
@@ -234,13 +234,12 @@ def _print(row: dict[str, Any]) -> None:
         lines = [row["sentence"], row["may_be"]]
     elif "sends" in row:
         console.print_line(
-            f"{row['name']}  (on {'what is sent' if row['on'] == 'update' else row['on']})"
+            f"{row['name']}  (on {'updates' if row['on'] == 'update' else row['on']})"
         )
         lines = [row["sends"], row["source"]]
         if row["factor"] is not None:
             lines.append(
-                f"malice.factor: {row['factor']:g} if not given, {row['least']:g} to "
-                f"{row['most']:g}"
+                f"malice.factor: {row['least']:g} to {row['most']:g}, default {row['factor']:g}"
             )
     else:
         console.print_line(" ".join(filter(None, (row.get("setting"), row["name"]))), bold=True)

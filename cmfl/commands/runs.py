@@ -183,7 +183,7 @@ class ServiceRuns:
 
 def _unknown(name: str, series: SeriesAnswer) -> str:
     if series["claims"] == "absent":
-        return f"{name}: the run's own files are not where the service runs: no accuracy"
+        return f"{name}: the service does not have the run's own files: no accuracy"
     if series["claims"] == "unreadable":
         return f"{name}: the service cannot read the run's own files: no accuracy"
     numbers = series["round"]
@@ -255,21 +255,21 @@ def head_message(run: str, comparison: HeadComparison) -> str:
     return {
         "matches": f"{run}: the chain has the claimed head {after}",
         "differs": f"{claimed}, and the chain has {comparison.head}: its files were "
-        f"altered, or are not of this chain",
-        "missing": f"{claimed}, and on the chain that round has not ended: its files were "
+        f"altered, or belong to another chain",
+        "missing": f"{claimed}, and that round has not ended on the chain: its files were "
         f"altered, or the chain has lost its end",
         "unclaimed": f"{run}: its metrics.jsonl has no row here, so it claims no head",
         "in_memory": f"{run}: it ran on the memory ledger, so no chain has its head",
-        "not_asked": f"{run}: it is on a node's chain, which was not asked: --rpc-url "
-        f"names the node",
+        "not_asked": f"{run}: it is on a node's chain, which was not checked; name the node "
+        f"with --rpc-url",
     }[comparison.outcome]
 
 
 runs_app = Commands()
 
 NOT_SERVED = (
-    "The heads are claims of the service, too. It knows no run on the memory ledger, and no digest "
-    "of a run's own settings file."
+    "The heads are claims of the service, too. The service has no runs on the memory ledger, and "
+    "no digests of the runs' own settings files."
 )
 Name = Annotated[
     str, Argument(metavar="RUN", help="Name of the run.", autocompletion=options.runs_of_home)
@@ -365,8 +365,8 @@ def _print_list(place: str, summaries: list[RunSummary]) -> None:
             console.print_line(_verdict(summary), bold=True)
     console.print_lines(summary.unread for summary in summaries if summary.unread is not None)
     console.print_prose(
-        "Accuracy and accepted attackers are the runs' own claims: claimed, not proven. "
-        "cmfl audit proves the decisions."
+        "The runs themselves report accuracy and accepted attackers: claimed, not proven. "
+        "cmfl audit verifies the decisions."
     )
 
 
@@ -377,10 +377,10 @@ def _verdict(summary: RunSummary) -> str:
         return f"{summary.run}: no accuracy was measured"
     if summary.is_below_floor:
         return (
-            f"WARNING: {summary.run} ends below its floor, the accuracy of always answering "
+            f"WARNING: {summary.run} ends below its floor, the accuracy of always predicting "
             "the most frequent class"
         )
-    audit = f"; {summary.audit} proves the decisions" if summary.audit else ""
+    audit = f"; {summary.audit} verifies the decisions" if summary.audit else ""
     return f"{summary.run}: accuracy and accepted attackers are claimed, not proven{audit}"
 
 

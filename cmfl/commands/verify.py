@@ -161,8 +161,8 @@ def _end_of_training(
     written = console.write_report(report, data)
     if result.unpublished:
         console.complain(
-            f"--sign: of the attestations {result.published} are in the mailbox, and the next is "
-            f"not: {result.unpublished}; repeated with the same --log, nothing is trained again"
+            f"--sign: {result.published} attestations are in the mailbox, and the next one failed: "
+            f"{result.unpublished}. Repeat with the same --log; training is not repeated"
         )
         raise typer.Exit(WRONG)
     raise typer.Exit(code_of(result.verdict.name.lower()) or written)

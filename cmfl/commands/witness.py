@@ -242,7 +242,7 @@ def verify(place: LogPlace, log: LogKeys, json: console.AsJson = False) -> None:
     console.print_result(
         {"log": checkpoint.origin, "rounds": len(entries), "root": checkpoint.root},
         [
-            f"{checkpoint.origin}: {len(entries)} rounds, and every file hashes",
+            f"{checkpoint.origin}: {len(entries)} rounds, and every file matches its hash",
             *(f"  {line}" for line in newest),
         ],
         as_json=json,
@@ -262,9 +262,9 @@ def compare(
     own, origin = _entries_of(source.target(), is_final=False)[1], checkpoint.origin
     pairs = zip(entries, own, strict=False)
     differs = next((t for t, (theirs, ours) in enumerate(pairs, 1) if theirs != ours), None)
-    line = f"{len(entries)} rounds are the same, of {len(own)} that have ended"
+    line = f"{len(entries)} of {len(own)} ended rounds are in the log, and are the same"
     if differs is not None:
-        line = f"round {differs} is another in {origin}"
+        line = f"round {differs} differs in {origin}"
     elif len(own) < len(entries):
         line = f"the run ends with round {len(own)}, {origin} with {len(entries)}"
     rounds = {"log_rounds": len(entries), "rounds": len(own)}

@@ -153,7 +153,7 @@ def _chain(url: str, chain_id: int, keys: list[bytes], settings: RpcSettings) ->
         balances = [node.balance_of(account) for account in accounts]
     balance = max(balances)
     if not balance:
-        _log.warning("no account of this worker owns anything: it can send no transaction")
+        _log.warning("no account of this worker has funds, so it cannot send transactions")
     key = keys[balances.index(balance)]
     return RpcChain(url, key, chain_id=chain_id, settings=settings)
 
@@ -204,11 +204,11 @@ def _lines(status: dict[str, Any], *, is_running: bool) -> Iterator[str]:
     finished = ", the run is finished" if status.get("is_finished") is True else ""
     state = status["stand"]
     if is_running:
-        runs = f"runs as process {status['pid']}, {state}"
+        runs = f"running as process {status['pid']}, {state}"
     elif state == WorkerState.ENDED:
-        runs = "does not run, ended"
+        runs = "not running, ended"
     else:
-        runs = f"does not run, was killed while {state}"
+        runs = f"not running, killed while {state}"
     yield f"{runs}; {position}{finished}"
     for client, role in status["roles"].items():
         done = [word for word in ("committed", "published") if role[word]]
@@ -255,7 +255,7 @@ def join(
         console.print_json(about | {"checks": checks, "command": command})
     else:
         rows = [(result.check, str(result.state), result.found) for result in results]
-        console.print_table("what it takes to join", ("check", "state", "found"), rows)
+        console.print_table("requirements to join", ("check", "state", "found"), rows)
         if is_ready:
             sender.print_next("start with", command)
     raise typer.Exit(0 if is_ready else FAILED)
@@ -303,7 +303,7 @@ def leave(
     DISK.write_whole(worker.leave, b"")
     if not json:
         which = "its round" if round_number is None else f"round {round_number}"
-        console.complain(f"{folder}: the worker ends after {which}")
+        console.complain(f"{folder}: the worker stops after {which}")
     has_ended = False
     try:
         while not no_wait and not (has_ended := not worker.is_held()):
@@ -312,8 +312,8 @@ def leave(
         raise InterruptedCommand("interrupted; the worker still stops after its round") from None
     if has_ended and worker.leave.exists():
         console.complain(
-            f"{folder}: the worker was killed before it could leave: once it is restarted, ask it "
-            f"again"
+            f"{folder}: the worker was killed before it could leave; restart it, then run this "
+            f"command again"
         )
     if json:
         console.print_json({"round": round_number, "has_ended": has_ended})

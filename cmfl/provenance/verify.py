@@ -77,10 +77,10 @@ class DocumentVerification:
     def sentence(self) -> str:
         after = "" if self.round is None else f" after round {self.round}"
         text = {
-            "current": f"every field is what the run leads to{after}",
-            "stale": f"every field is what the run led to{after}, and it has gone on",
+            "current": f"every field matches the run{after}",
+            "stale": f"every field matches the run{after}, but the run has continued",
             "foreign": "it is about another contract or chain",
-            "false": "it is not what the run leads to",
+            "false": "it does not match the run",
             "unconfirmed": "not every field could be derived",
         }
         return f"{str(self.outcome).upper()}, {self.state}: {self.kind}: {text[self.state]}"
@@ -124,14 +124,14 @@ def verify_document(
         return _result(document, state, [], [str(error), *failures])
     wrong = list(_differences(document, replace(facts, repeated=document.repeated())))
     if violation is not None:
-        wrong.append(Difference("signature", "", "of the key that was named", violation))
+        wrong.append(Difference("signature", "", "of the named key", violation))
     known_before = [each.sentence for each in (report.kept, report.witnessed) if each is not None]
     notes = [*failures, *known_before, *_attestation_notes(document, facts)]
     if failures or wrong:
         return _result(document, ProvenanceState.FALSE, wrong, notes, facts.round)
     lacks = [each.sentence for step in report.steps for each in step.missing[:1]]
     if document.is_signed and public_key is None:
-        lacks.append("it is signed, and the signature was not checked: --key names the public key")
+        lacks.append("the signature was not checked; give the public key with --key")
     if facts.round > report.rounds:
         lacks.append(f"round {facts.round} has ended since the audit began; verify again")
     is_whole = not lacks and report.outcome is AuditOutcome.PASSED

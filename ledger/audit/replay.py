@@ -233,7 +233,7 @@ class TransactionReader:
         except ChainError as error:  # nodes may drop the index of old transactions
             return None, str(error)
         if transaction.hash != log.transaction_hash:
-            other = f"the chain answers with {to_hex(transaction.hash)}"
+            other = f"the chain returns {to_hex(transaction.hash)}"
         elif transaction.block_number != number:
             other = f"it is in block {transaction.block_number}"
         if other:
@@ -426,7 +426,7 @@ class Replay:
                 yield facts.malformed_event(number, at, None, str(error))
                 continue
             if isinstance(event, LedgerDeployed):
-                why = "the contract was there before it"
+                why = "the contract already existed"
                 yield facts.malformed_event(number, at, LedgerDeployed, why)
                 continue
             # Registration and opening rest on public values; all else on call data.
@@ -527,7 +527,7 @@ def _differences(event: Event, log: ports.Log, at: int | None) -> Iterator[Check
         return
     wrong = [f.name for f in fields(kind) if getattr(event, f.name) != getattr(logged, f.name)]
     if not wrong:
-        yield facts.malformed_event(number, at, kind, "its bytes are others")
+        yield facts.malformed_event(number, at, kind, "its bytes differ")
     for name in wrong:
         values = getattr(logged, name), getattr(event, name)
         yield facts.wrong_field(number, at, kind, name, values, is_made=True)

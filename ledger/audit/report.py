@@ -32,7 +32,7 @@ def reason_text(
     if isinstance(code, DropoutReason):
         return types.DROPOUTS[code]
     if isinstance(code, RefusalReason):
-        return types.REFUSALS[code] + (f": that to client {listed(victims)}" if victims else "")
+        return types.REFUSALS[code] + (f": the one to client {listed(victims)}" if victims else "")
     return "" if code is None else _STATEMENTS[code]
 
 
@@ -95,7 +95,7 @@ class AuditStep(IntEnum):
     MEANS = 7, "mean distances, bit for bit"
     RANKING = 8, "ranking, accepted set and election"
     MODEL = 9, "the model, bit for bit"
-    COMPLETENESS = 10, "nothing missing in between"
+    COMPLETENESS = 10, "completeness of the rounds"
 
 
 class StepOutcome(StrEnum):
@@ -205,8 +205,8 @@ class Contradiction(Reported):
     def sentence(self) -> str:
         values = {name: plain(getattr(self, name)) for name in ("subject", "recorded", "true")}
         recorded, true = (text.format(**values) for text in (self.fact.recorded, self.fact.true))
-        source = "the record says that " if self.fact.is_recorded else ""
-        return f"{subject_prefix(self.round, self.clients)}{source}{recorded}; in truth {true}"
+        source = "the record claims that " if self.fact.is_recorded else ""
+        return f"{subject_prefix(self.round, self.clients)}{source}{recorded}; in fact {true}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +265,7 @@ class StepReport(Reported):
                 lines.append(f"     and {self.contradictions - 1} more contradictions")
         lines += [f"     not checkable: {what.sentence}" for what in self.missing[:5]]
         if self.missing_count > 5:
-            lines.append(f"     and {self.missing_count - 5} more things that could not be checked")
+            lines.append(f"     and {self.missing_count - 5} more inputs that are missing")
         return lines
 
 
@@ -385,9 +385,9 @@ class KeptHeadReport(Reported):
     @property
     def sentence(self) -> str:
         if self.round is None:
-            return f"The run was not found to pass through the head that you kept, {self.head}."
+            return f"The head that you kept, {self.head}, was not found in the run."
         position = _HEADS[self.event].format(round=self.round)
-        return f"The run passes through the head that you kept, {self.head}, {position}."
+        return f"The run has the head that you kept, {self.head}, {position}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,12 +413,12 @@ class WitnessedRounds(Reported):
     @property
     def sentence(self) -> str:
         if self.time is None:
-            return "No quorum of witnesses stands for any round."
+            return "No quorum of witnesses confirms any round."
         day = datetime.fromtimestamp(self.time, UTC).strftime("%Y-%m-%d %H:%M:%S")
         names = plain(", ".join(self.witnesses))
         return (
-            f"A quorum of witnesses ({names}) says that as of {day} UTC the log {plain(self.log)} "
-            f"had {self.rounds} rounds, and no more."
+            f"A quorum of witnesses ({names}) confirms that the log {plain(self.log)} had exactly "
+            f"{self.rounds} rounds at {day} UTC."
         )
 
 
@@ -438,7 +438,7 @@ class AnchoredHead(Reported):
     def sentence(self) -> str:
         return (
             f"Anchor {plain(self.file)}: round {self.round} had the head {self.head} at "
-            f"{self.time}, by {plain(self.by)}."
+            f"{self.time}, according to {plain(self.by)}."
         )
 
 
@@ -457,13 +457,13 @@ class TrustedEarlierAudit(Reported):
     @property
     def sentence(self) -> str:
         if not self.found:
-            return f"The run was not found to stand at {self.head}, where the earlier audit ended."
+            return f"The last head of the earlier audit, {self.head}, was not found in the run."
         by = "an earlier audit" if self.audits == 1 else f"{self.audits} earlier audits"
-        rounds = {0: "No round", 1: "Round 1"}.get(self.rounds, f"Rounds 1 to {self.rounds}")
+        rounds = {0: "no round", 1: "round 1"}.get(self.rounds, f"rounds 1 to {self.rounds}")
         return (
-            f"{rounds} by {by}, which this one trusts: sha256 of its report {self.report}, head "
-            f"{self.head}. Their transactions were replayed again; their records, blobs, distances "
-            f"and models were not read."
+            f"This audit trusts {by} for {rounds}: sha256 of its report {self.report}, head "
+            f"{self.head}. It replayed the transactions again, and did not read records, blobs, "
+            f"distances and models."
         )
 
 

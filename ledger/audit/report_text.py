@@ -36,7 +36,7 @@ def readable(report: AuditReport) -> list[str]:
     lines += _finding_lines(report, "Misbehaviour and missing contributions:", remarks=False)
     lines += _finding_lines(report, "Claims that can no longer be checked:", remarks=True)
     if not facts["final_head"]:
-        lines += ["", "Nothing to keep: no block that was read is known to be final"]
+        lines += ["", "No head to keep: no block that was read is known to be final"]
     else:
         lines += ["", f"To keep for a later audit: --head {facts['final_head']}"]
     if facts["final_head"] not in {"", facts["head"]}:
@@ -86,16 +86,16 @@ def _verdict(report: AuditReport) -> str:
     if lacking:
         verb = "lack" if len(lacking) > 1 else "lacks"
         steps = f"step{'s' * (len(lacking) > 1)} {', '.join(lacking)}"
-        return f"INCOMPLETE: nothing contradicts, but {steps} {verb} what to check by"
+        return f"INCOMPLETE: no contradiction was found, but {steps} {verb} inputs"
     if report.outcome is AuditOutcome.INCOMPLETE:
         remarks = f"{report.remarks} remark{'s' * (report.remarks > 1)}"
-        return f"INCOMPLETE: strictly, {remarks} can be told neither true nor false"
+        return f"INCOMPLETE: --strict, and {remarks} can be neither confirmed nor refuted"
     if report.built_on is None:
         return f"PASSED: all ten steps hold for all {report.rounds} rounds"
     trusted = report.built_on.rounds
     if trusted == report.rounds:
-        return "PASSED: nothing has ended since the earlier audit, which this one trusts"
+        return "PASSED: no round has ended since the earlier audit, which this audit trusts"
     return (
-        f"PASSED: all ten steps hold for rounds {trusted + 1} to {report.rounds}, on an earlier "
-        f"audit, which this one trusts"
+        f"PASSED: all ten steps hold for rounds {trusted + 1} to {report.rounds}; this audit "
+        f"trusts an earlier audit for the rounds before"
     )

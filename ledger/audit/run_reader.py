@@ -63,7 +63,7 @@ class RunTree:
         conflict = evidence.conflict()
         if conflict is not None:
             one, other = conflict
-            values = f"{one.origin}, {one.size} rounds,", to_hex(one.root), to_hex(other.root)
+            values = f"{one.size} rounds of {one.origin}", to_hex(one.root), to_hex(other.root)
             yield contradicted(0, facts.SIGNED_TREES_CONFLICT, *values)
         for checkpoint in evidence.checkpoints:
             size, origin, block = checkpoint.size, checkpoint.origin, newest_block
@@ -71,7 +71,7 @@ class RunTree:
                 fact, values = facts.SIGNED_ROUNDS_ABSENT, (origin, str(size), str(ended))
             elif (root := root_of(self._leaves[:size])) != checkpoint.root:
                 block = self._blocks[size - 1] if size else newest_block
-                subject, fact = f"{origin}, {size} rounds,", facts.SIGNED_TREE_DIFFERS
+                subject, fact = f"{size} rounds of {origin}", facts.SIGNED_TREE_DIFFERS
                 values = subject, to_hex(checkpoint.root), to_hex(root)
             else:
                 continue

@@ -29,7 +29,7 @@ class ClientCounts(Response):
         fields.Count, doc("phases whose deciding certificate it signed, of two in a round")
     ]
     primary: Annotated[fields.Count, doc("phases that were decided with it as the primary")]
-    incidents: Annotated[fields.Count, doc("that decisions' senders name; bound by no vote")]
+    incidents: Annotated[fields.Count, doc("reported by decisions' senders, without a vote")]
 
 
 class ClientEntry(ClientCounts):
@@ -90,7 +90,7 @@ class ClientAnswer(Answer, CountedRounds):
     ban: Annotated[
         Ban | None,
         doc(
-            "what the client was banned for; null if it is not banned, or if the run "
+            "reason of the ban; null if the client is not banned, or if the run "
             "ended before the round of the ban opened"
         ),
     ]
@@ -104,14 +104,14 @@ class ClientRound(Duties, Placed):
     role: fields.Role
     place: fields.Place | None
     empty_seat: Annotated[
-        bool, doc("whether it is a member that was banned before", examples=[False])
+        bool, doc("whether the client is a member that was banned before", examples=[False])
     ]
     committed: fields.Committed
     commitment: fields.CommitmentWord
     payload: fields.Payload
     outcome: Annotated[fields.TrainerOutcome | None, doc("null for a member")]
     reason: fields.NoUpdateWhy
-    banned: Annotated[bool, doc("whether a ban of it was recorded in the round", examples=[False])]
+    banned: Annotated[bool, doc("whether it was banned in the round", examples=[False])]
     ended: fields.EndBlock | None
     links: fields.Links
 
@@ -133,7 +133,11 @@ class ClientRoundsAnswer(Answer):
 class DigestPlace(Response):
     """One place of a digest."""
 
-    kind: Annotated[str, doc("what it is there"), fields.one_of(map(fields.name_of, DigestKind))]
+    kind: Annotated[
+        str,
+        doc("role of the digest"),
+        fields.one_of(map(fields.name_of, DigestKind)),
+    ]
     round: Annotated[fields.RoundNumber | None, doc("null for what belongs to the deployment")]
     client: Annotated[fields.Client | None, doc("its client; null if it belongs to none")]
     links: fields.Links

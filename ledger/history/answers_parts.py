@@ -34,7 +34,7 @@ class RecordPointer(Response):
 
     digest: fields.Digest32
     available: Annotated[
-        bool, doc("whether it is there, and a record of this round", examples=[True])
+        bool, doc("whether it is stored, and a record of this round", examples=[True])
     ]
 
 
@@ -42,7 +42,7 @@ class IncidentsPointer(Response):
     """The blob with the failures while voting; only the decision's sender names it."""
 
     digest: fields.Digest32
-    available: Annotated[bool, doc("whether it is there, and of this round", examples=[True])]
+    available: Annotated[bool, doc("whether it is stored, and of this round", examples=[True])]
 
 
 class RoundHeading(Answer):
@@ -91,7 +91,8 @@ class AnsweredRound:
 
 
 Views = Annotated[
-    tuple[int, int] | None, doc("of the aggregation and the election, from 0", examples=[[0, 1]])
+    tuple[int, int] | None,
+    doc("views of aggregation and election, from 0", examples=[[0, 1]]),
 ]
 NewModel = Annotated[fields.Digest32 | None, doc("w_{t+1}; null unless decided")]
 
@@ -101,7 +102,7 @@ class RoundNumbers(Response):
 
     round: fields.RoundNumber
     status: fields.Status
-    opened_block: Annotated[fields.BlockNumber, doc("that opened it")]
+    opened_block: Annotated[fields.BlockNumber, doc("block that opened the round")]
     seed: fields.Digest32
     trainers: Annotated[fields.Count, doc("sampled, S_b", examples=[6])]
     members: Annotated[fields.Count, doc("S_c", examples=[4])]
@@ -112,16 +113,16 @@ class RoundNumbers(Response):
     accepted: Annotated[fields.Count, doc("S_a", examples=[3])]
     banned: Annotated[
         list[fields.Client],
-        doc("in the round's course, with effect from the next on", examples=[[]]),
+        doc("clients banned in this round, with effect from the next", examples=[[]]),
     ]
-    base: Annotated[Base | None, doc("that both certificates name")]
+    base: Annotated[Base | None, doc("base in both certificates")]
     reveal: Annotated[
         fields.Digest32 | None, doc("keccak256 of the ranked trainers' payload digests")
     ]
     views: Views
     model: NewModel
     next_seed: fields.Digest32 | None
-    head: Annotated[fields.Digest32 | None, doc("after the round")]
+    head: Annotated[fields.Digest32 | None, doc("head after the round")]
     ended: fields.EndBlock | None
     record: RecordPointer | None
     incidents: Annotated[IncidentsPointer | None, doc("null if none are named")]
@@ -157,7 +158,7 @@ class CommitmentEntry(Response):
 
     client: fields.Client
     commitment: Annotated[fields.Digest32, doc("keccak256(client ‖ payload digest)")]
-    block: Annotated[fields.BlockNumber, doc("that holds it")]
+    block: Annotated[fields.BlockNumber, doc("block with the commitment")]
 
 
 def commitments(round_: HistoryRound) -> list[CommitmentEntry]:
@@ -171,7 +172,7 @@ def commitments(round_: HistoryRound) -> list[CommitmentEntry]:
 class Placed(Response):
     """Rank and distance of an update; null if it is not ranked."""
 
-    rank: Annotated[int | None, doc("from 0, best first", ge=0, examples=[0])]
+    rank: Annotated[int | None, doc("place in the ranking, from 0, best first", ge=0, examples=[0])]
     distance: fields.Distance | None
     distance_bits: fields.Bits | None
 
@@ -237,7 +238,7 @@ class Duties(Response):
 
     scores: Annotated[
         fields.MemberScores | None,
-        doc("what became of its scores; unknown without the round's record"),
+        doc("outcome of its scores; unknown without the round's record"),
     ]
     refused: list[Refusal]
     voted: Annotated[list[fields.PhaseName], doc("phases whose deciding certificate it signed")]
@@ -251,7 +252,7 @@ class CommitteeMember(Duties, MemberEntry):
     """A member of the round's committee."""
 
     empty_seat: Annotated[
-        bool, doc("whether it was banned when the round opened", examples=[False])
+        bool, doc("whether the member was banned when the round opened", examples=[False])
     ]
     committed: fields.Committed
     commitment: fields.CommitmentWord
@@ -364,7 +365,7 @@ class AggregationBody(Response):
     scores_root: fields.Digest32 | None
     ranking_digest: fields.Digest32 | None
     reveal: fields.Digest32 | None
-    result: Annotated[fields.Digest32 | None, doc("what the committee voted on")]
+    result: Annotated[fields.Digest32 | None, doc("digest that the committee voted on")]
 
 
 def aggregation_body(view: AnsweredRound) -> AggregationBody:

@@ -3,7 +3,7 @@
 `LocalHistory` gives all answers about one deployment; `RoundFollower` reports its changes.
 
 Accuracy cannot be proven: only the process that has played the run reports it. It is shown as a
-claim, with the accuracy of always answering the most frequent class.
+claim, with the accuracy of always predicting the most frequent class.
 """
 
 from __future__ import annotations
@@ -146,10 +146,10 @@ class Claimed(Response):
     """Claims of the run's own files, which no audit checks."""
 
     accuracy: Annotated[
-        list[Share | None], doc("on the test set, after the round; null where it was not measured")
+        list[Share | None], doc("accuracy on the test set after the round; null if not measured")
     ]
     floor: Annotated[
-        list[Share | None], doc("accuracy of always answering the most frequent class")
+        list[Share | None], doc("accuracy of always predicting the most frequent class")
     ]
     malicious_accepted: Annotated[
         list[fields.Count | None], doc("accepted updates that attackers sent")
@@ -165,7 +165,7 @@ class SeriesAnswer(Answer):
     accepted: list[fields.Count | None]
     views: Annotated[
         list[tuple[int, int] | None],
-        doc("of the aggregation and the election, from 0", examples=[[[0, 1]]]),
+        doc("deciding views of aggregation and election, from 0", examples=[[[0, 1]]]),
     ]
     committee: Annotated[list[list[fields.Client]], doc("S_c of each round, by places")]
     claims: Annotated[

@@ -48,7 +48,7 @@ class ScoredDistance(Response):
 class Vector(Response):
     """A score vector, from its blob; a refused one may hold any values."""
 
-    round: Annotated[fields.Uint, doc("as the vector says: any number of 64 bits", examples=["2"])]
+    round: Annotated[fields.Uint, doc("round in the vector: any number of 64 bits", examples=["2"])]
     member: fields.Client
     base: Base
     trainers: list[ScoredDistance]
@@ -88,7 +88,7 @@ class ScoreClaim(Response):
     digest: Annotated[fields.Digest32, doc("sha256 of the score vector's blob")]
     signature: Annotated[fields.Signature65, doc("over EIP-712 `Scores`")]
     counted: Annotated[bool, Field(examples=[True])]
-    reason: Annotated[fields.RefusalWhy | None, doc("why it was left out")]
+    reason: Annotated[fields.RefusalWhy | None, doc("reason why it was left out")]
     named: fields.NamedClient
     vector: Annotated[
         Vector | None, doc("only with `include=vectors`; null if blob or vector is invalid")
@@ -98,14 +98,14 @@ class ScoreClaim(Response):
 class ScoresBody(Response):
     """The signed score claims, as the round's record lists them."""
 
-    base: Annotated[Base | None, doc("that every claim names")]
+    base: Annotated[Base | None, doc("base in every claim")]
     clients: Annotated[
         list[fields.Client], doc("with a usable update, ascending: the set that every claim names")
     ]
     clients_digest: Annotated[fields.Digest32 | None, doc("set digest of `clients`")]
     claims: list[ScoreClaim]
     left_out: Annotated[fields.Count, doc("claims of an oversized record not shown", examples=[0])]
-    scores_root: Annotated[fields.Digest32 | None, doc("over the counted claims")]
+    scores_root: Annotated[fields.Digest32 | None, doc("root of the counted claims")]
 
 
 MAX_CLAIMS = 320
@@ -175,7 +175,7 @@ class Certificate(Response):
     view: answers_parts.View
     base: Base
     set: Annotated[fields.Digest32, doc("set digest of the clients voted on")]
-    result: Annotated[fields.Digest32, doc("as signed; the same in both phases")]
+    result: Annotated[fields.Digest32, doc("signed result, equal in both phases")]
     primary: Annotated[SignedPlace, doc("signed EIP-712 `Request`")]
     replies: Annotated[list[SignedPlace], doc("signed EIP-712 `Reply`")]
 
@@ -210,7 +210,7 @@ class IncidentEntry(Response):
     kind: fields.IncidentWhat
     votes: list[EvidenceVote]
     opening: Annotated[
-        answers_parts.Opening | None, doc("of a wrong proposal; null for other kinds")
+        answers_parts.Opening | None, doc("opening of a wrong proposal; null for other kinds")
     ]
 
 
@@ -314,7 +314,7 @@ class Statement(Response):
     kind: Literal["Request", "Reply", "Scores"]
     base: Base
     set: Annotated[fields.Digest32, doc("set digest that the statement names")]
-    result: Annotated[fields.Digest32 | None, doc("of a vote; null for scores")]
+    result: Annotated[fields.Digest32 | None, doc("result in a vote; null for scores")]
     digest: Annotated[fields.Digest32 | None, doc("sha256 of the score vector; null for a vote")]
     signature: fields.Signature65
 
@@ -382,7 +382,7 @@ class EvidenceEntry(Response):
     ban: Ban | None
     scores: RefusedClaim | None
     incident: IncidentEntry | None
-    dropout: NotRequired[Annotated[DropoutEntry, doc("of kind `dropout` alone")]]
+    dropout: NotRequired[Annotated[DropoutEntry, doc("present only for kind `dropout`")]]
 
 
 class EvidenceAnswer(Answer):

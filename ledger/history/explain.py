@@ -32,19 +32,19 @@ def explain_round(
     proofs = reports or [None] * len(round_.bans)
     lines = _participation(round_)
     lines += [
-        f"Client {client} was banned during the round, from the next one on: it "
+        f"Client {client} was banned during the round, with effect from the next round: it "
         f"{ledger_state.SIGNED_TWICE[None if report is None else report.kind]}."
         for client, report in zip(round_.bans, proofs, strict=True)
     ]
     if isinstance(round_.end, ledger_state.RoundAbandoned):
         drawn = _listed(round_.end.next_committee)
-        lines.append(f"The model stayed as it was; the seed drew a new committee: {drawn}.")
+        lines.append(f"The model did not change. The seed drew a new committee: {drawn}.")
     if round_.decided is None:
         return lines
     if documents.record is None:
         lines.append(
             "The round's record is missing, so the reasons for dropouts and refused scores are "
-            "not known."
+            "unknown."
         )
     else:
         lines += _record(round_, documents.record)
@@ -61,8 +61,8 @@ def explain_missing_payloads(documents: Documents, blobs: BlobReader) -> list[st
     if not gone:
         return []
     return [
-        f"Of {len(documents.payloads)} payloads {len(gone)} are not stored here, those of clients "
-        f"{_listed(gone)}: what depends on them is reported, but cannot be checked."
+        f"{len(gone)} of {len(documents.payloads)} payloads are not stored here, from clients "
+        f"{_listed(gone)}. Values that depend on them are shown, but cannot be checked."
     ]
 
 
@@ -84,16 +84,14 @@ def _participation(round_: HistoryRound) -> list[str]:
         f"Trainers are {_listed(round_.trainers)}; members are {_listed(round_.committee)}.",
     ]
     if round_.vacant_members:
-        lines.append(f"Banned, so that their seats are empty: {_listed(round_.vacant_members)}.")
-    lines.append(f"{len(counted)} of {len(expected)} of them committed to an update.")
+        lines.append(f"Banned members with empty seats: {_listed(round_.vacant_members)}.")
+    lines.append(f"{len(counted)} of {len(expected)} of these clients committed to an update.")
     if absent:
-        lines.append(f"No commitment came from {_listed(absent)}.")
+        lines.append(f"Clients without a commitment: {_listed(absent)}.")
     if late:
-        lines.append(f"{_listed(late)} committed after the closing block, to no effect.")
+        lines.append(f"Late commitments, without effect: {_listed(late)}.")
     if strays:
-        lines.append(
-            f"{_listed(strays)} committed though neither trainer nor member, to no effect."
-        )
+        lines.append(f"Commitments of inactive clients, without effect: {_listed(strays)}.")
     return lines
 
 
@@ -115,7 +113,7 @@ def _record(round_: HistoryRound, record: RoundRecord) -> list[str]:
     left_out = {dropout.client for dropout in record.dropouts}
     silent = set(round_.committee).difference(counted, refused, left_out)
     if silent:
-        lines.append(f"No scores are recorded of {_listed(sorted(silent))}.")
+        lines.append(f"Members without recorded scores: {_listed(sorted(silent))}.")
     return lines
 
 
@@ -147,7 +145,7 @@ def _rule(event: ledger_state.RoundDecided, document: RunDocument | None) -> str
         )
         return f"the mean of their {parameters.distance_sentence} to the members; {selection}"
     along = " along the model's travel and" if event.round > 1 else ""
-    selection = f"the {accepted} below a right angle were accepted, clipped and weighed equally"
+    selection = f"the {accepted} below a right angle were accepted, clipped and weighted equally"
     if edge >= RIGHT_ANGLE:
         selection = f"none is below a right angle, so the {accepted} nearest were accepted"
     return (
@@ -165,18 +163,18 @@ def _vote(
 ) -> list[str]:
     name = types.PHASES[phase]
     lines = [
-        f"Whoever sent the decision says of view {incident.view + 1} of {name}: member "
+        f"The sender of the decision reports on view {incident.view + 1} of {name}: member "
         f"{incident.member} {types.INCIDENTS[incident.kind]}."
         for incident in documents.reported_incidents
         if incident.phase is phase
     ]
     bits, view = event.signers[phase - 1], event.views[phase - 1]
     voters = [member for place, member in enumerate(committee) if bits >> place & 1]
-    needed = f" ({document.parameters.replies} are needed)" if document is not None else ""
+    needed = f" ({document.parameters.replies} needed)" if document is not None else ""
     return [
         *lines,
-        f"View {view + 1} decided {name}: primary {event.primaries[phase - 1]} asked, and "
-        f"{len(voters)} members{needed} replied: {_listed(voters)}.",
+        f"View {view + 1} decided {name}: primary {event.primaries[phase - 1]} sent the request, "
+        f"and {len(voters)} members{needed} replied: {_listed(voters)}.",
     ]
 
 
@@ -189,11 +187,11 @@ def _election(event: ledger_state.RoundDecided, sizes: RoundSizes) -> str:
         rule = f"the middle of the ranking, ranks {span}"
     elif accepted <= sizes.members:
         more = sizes.members - accepted
-        rule = f"the {accepted} accepted" + (f" and the {more} next to them" if more else "")
+        rule = f"the {accepted} accepted" + (f" and the {more} ranked next" if more else "")
     else:
         rule = f"{sizes.members} of the {accepted} accepted, drawn by the next seed"
     return f"The next committee is {rule}: {_listed(elected)}."
 
 
 def _listed(clients: Iterable[types.ClientId]) -> str:
-    return ", ".join(str(client) for client in clients) or "nobody"
+    return ", ".join(str(client) for client in clients) or "none"

@@ -153,7 +153,7 @@ def _names(kind: type[IntEnum]) -> Any:
     return one_of(name_of(code) for code in kind)
 
 
-Place = Annotated[int, doc("on the committee, from 0", ge=0, examples=[1])]
+Place = Annotated[int, doc("place on the committee, from 0", ge=0, examples=[1])]
 
 Payload = Annotated[
     Digest32 | None,
@@ -210,7 +210,7 @@ class DropoutWhy(Response):
     name: Annotated[str, _names(types.DropoutReason)]
 
 
-NoUpdateWhy = Annotated[DropoutWhy | None, doc("why it has no usable update, if that is told")]
+NoUpdateWhy = Annotated[DropoutWhy | None, doc("reason why it has no usable update, if known")]
 
 
 class RefusalWhy(Response):

@@ -34,11 +34,9 @@ class AttestationEntry(Response):
     verdict: Literal["same", "other"]
     environment: Annotated[
         str,
-        doc(
-            "in which it was repeated", examples=["torch 2.13.0, plain, x86_64 avx2, cpu, 1 thread"]
-        ),
+        doc("environment used", examples=["torch 2.13.0, plain, x86_64 avx2, cpu, 1 thread"]),
     ]
-    witness: Annotated[Digest32, doc("of the losses of all local steps, withheld")]
+    witness: Annotated[Digest32, doc("digest of the losses of all local steps, withheld")]
 
 
 class AttestedUpdate(Response):
@@ -47,7 +45,8 @@ class AttestedUpdate(Response):
     round: RoundNumber
     client: Client
     verdict: Annotated[
-        CoverageVerdict, doc("of all attestations; disputed where they differ, none without any")
+        CoverageVerdict,
+        doc("joint verdict: disputed if attestations differ, none without any"),
     ]
     attestations: Annotated[
         list[AttestationEntry], doc("genuine ones, by auditor; an auditor may have several")
@@ -74,7 +73,7 @@ class TrainingAnswer(Answer):
     ]
     clients: Annotated[Count, doc("registered ones")]
     counts: VerdictCounts
-    auditors: Annotated[list[Eip55], doc("who have attested anything here")]
+    auditors: Annotated[list[Eip55], doc("auditors with attestations here")]
     updates: Annotated[list[AttestedUpdate], doc("ascending by round and client")]
 
 

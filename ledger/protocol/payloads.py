@@ -173,10 +173,10 @@ def _float32_size(dimension: int) -> int:
 
 
 FLOAT32 = PayloadForm(
-    "float32", _float32_size, vector_view, vector_from_bytes, "four bytes a number, as trained"
+    "float32", _float32_size, vector_view, vector_from_bytes, "four bytes per number, as trained"
 )
 Q8 = PayloadForm(
-    "q8", q8_size, encode_q8, decode_q8, "one byte a number, and one for each 64 a power of two"
+    "q8", q8_size, encode_q8, decode_q8, "one byte per number, and one scale byte per 64 numbers"
 )
 
 PAYLOAD_FORMS = {form.name: form for form in (FLOAT32, Q8)}

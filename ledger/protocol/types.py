@@ -207,14 +207,14 @@ class SignedVote:
 DROPOUTS: dict[DropoutReason, str] = {
     DropoutReason.NO_COMMITMENT: "it had not committed by the closing block",
     DropoutReason.PAYLOAD_MISSING: "its payload was missing",
-    DropoutReason.PAYLOAD_MALFORMED: "its payload is no update of the model",
+    DropoutReason.PAYLOAD_MALFORMED: "its payload is not an update of the model",
 }
 
 REFUSALS: dict[RefusalReason, str] = {
-    RefusalReason.NOT_A_VECTOR: "what it published is no score vector",
-    RefusalReason.OF_ANOTHER: "its vector is of another round, member or base",
-    RefusalReason.NO_USABLE_UPDATE: "it has no update to score by",
-    RefusalReason.OTHER_CLIENTS: "its vector scores other clients than it claims",
+    RefusalReason.NOT_A_VECTOR: "its published data is not a score vector",
+    RefusalReason.OF_ANOTHER: "its vector belongs to another round, member or base",
+    RefusalReason.NO_USABLE_UPDATE: "it has no usable update to compare with",
+    RefusalReason.OTHER_CLIENTS: "its vector and its claim name different clients",
     RefusalReason.OUT_OF_RANGE: "a distance is out of range",
     RefusalReason.FALSE_DISTANCE: "a distance is false",
     RefusalReason.TWO_VECTORS: "it signed two different vectors",

@@ -249,7 +249,7 @@ def test_an_accusation_whose_record_is_missing_is_a_remark(tmp_path: Path) -> No
     assert remark.evidence == (to_hex(sha256(b"a record that was never published")),)
     strictly = audit(run.ledger, run.blobs, strict=True)
     assert strictly.outcome is AuditOutcome.INCOMPLETE
-    assert readable(strictly)[-1].startswith("INCOMPLETE: strictly, 1 remark")
+    assert readable(strictly)[-1].startswith("INCOMPLETE: --strict, and 1 remark")
 
 
 def test_without_the_model_before_a_wrong_root_is_still_proven(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_an_older_chain_beside_a_newer_note_contradicts(tmp_path: Path) -> None:
         report = audit(connect(chain, run.manifest), run.blobs)
     contradiction = contradiction_in(report, AuditStep.HEAD)
     assert contradiction.fact == ROLLED_BACK
-    assert "the chain does not have it, it ends with block" in contradiction.sentence
+    assert "the chain lacks it (it ends with block" in contradiction.sentence
 
 
 @dataclass
@@ -232,9 +232,9 @@ def test_a_report_may_build_on_one_that_builds_on_another(grown: Grown) -> None:
     assert second.outcome is AuditOutcome.PASSED
     assert second.built_on is not None
     assert (second.built_on.rounds, second.built_on.audits) == (ENDED, 2)
-    assert "Rounds 1 to 4 by 2 earlier audits" in second.built_on.sentence
+    assert "2 earlier audits for rounds 1 to 4" in second.built_on.sentence
     assert readable(second)[-1] == (
-        "PASSED: nothing has ended since the earlier audit, which this one trusts"
+        "PASSED: no round has ended since the earlier audit, which this audit trusts"
     )
 
 
@@ -251,7 +251,7 @@ def test_an_older_chain_copy_misses_the_head_of_the_report(grown: Grown, copy: s
     assert (found.outcome, built_on.found) == (AuditOutcome.FAILED, False), readable(found)
     assert step.contradiction is not None
     assert step.contradiction.fact == KEPT_HEAD_ABSENT
-    assert "was not found to stand at" in built_on.sentence
+    assert "The last head of the earlier audit, 0x" in built_on.sentence
 
 
 def forked_report(folder: Path, go_on: Callable[[Run], None]) -> bytes:
@@ -275,7 +275,7 @@ def test_a_report_of_another_fork_contradicts(grown: Grown, tmp_path: Path) -> N
     assert step.contradiction is not None
     assert (step.contradiction.fact, step.contradictions) == (EARLIER_BLOCK_DIFFERS, 2)
     assert step.contradiction.sentence.startswith("the earlier audit ended with block 6, 0x")
-    assert step.contradiction.sentence.endswith("here: another branch, or another chain")
+    assert step.contradiction.sentence.endswith("here: this is another branch or another chain")
 
 
 def test_branch_with_equal_heads_in_other_blocks_contradicts(grown: Grown, tmp_path: Path) -> None:

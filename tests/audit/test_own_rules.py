@@ -105,6 +105,6 @@ def test_a_round_is_checked_with_the_file(own: OwnRun, tmp_path: Path) -> None:
     assert "INCOMPLETE" in written.out
     for check in (("round", 1, "--home", own.home), ("bundle", bundle, "--home", own.home)):
         without = cmfl("verify", *check)
-        assert (without.code, "name your own copy with --rules FILE" in without.out) == (3, True)
+        assert (without.code, "name your copy with --rules FILE" in without.out) == (3, True)
         assert cmfl("verify", *check, "--rules", own.rule).code == 0
         assert "gone.py cannot be read" in refusal("verify", *check, "--rules", "gone.py")

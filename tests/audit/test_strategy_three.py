@@ -207,7 +207,7 @@ def test_an_honest_run_passes_whoever_computes_and_whatever_befalls_it(travelled
     # Who sent zeros owes no scores, and is not told off as silent.
     (excused,) = [one for one in compiled.findings if one.kind == SCORES_NOT_DUE]
     assert (excused.round, excused.proven, len(excused.evidence)) == (2, True, 1)
-    assert excused.sentence.startswith("no scores of it are due: its update, all zeros,")
+    assert excused.sentence.startswith("no scores of it are expected: its update is all zeros,")
     assert SILENT_MEMBER.code not in compiled.finding_counts
 
 

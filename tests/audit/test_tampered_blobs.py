@@ -80,7 +80,7 @@ def test_a_store_that_does_not_answer_contradicts_nothing(honest: Run, kind: str
     assert report.outcome is AuditOutcome.INCOMPLETE, readable(report)
     [missing] = [m for m in report.step(AuditStep.BLOBS).missing if m.need == BLOB_UNREADABLE]
     assert missing.sentence.endswith(
-        f"cannot be had: 0x{digest.hex()} (the store says: (503) try later?)"
+        f"cannot be read: 0x{digest.hex()} (the store says: (503) try later?)"
     )
 
 
@@ -102,7 +102,7 @@ def test_a_present_payload_recorded_as_missing_is_a_remark(tmp_path: Path) -> No
     assert reports[0].as_dict()["remarks"] == 1
     lines = readable(reports[0])
     title = lines.index("Claims that can no longer be checked:")
-    assert lines[title + 1].endswith(f"nobody can know since when (0x{late.hex()})")
+    assert lines[title + 1].endswith(f"when it appeared cannot be checked (0x{late.hex()})")
     assert unlisted.outcome is AuditOutcome.PASSED, "a store that cannot list its blobs cannot tell"
 
 

@@ -121,8 +121,8 @@ def require_failure(report: AuditReport, steps: set[AuditStep]) -> None:
     for step in report.steps:
         if step.outcome is StepOutcome.FAILED:
             assert step.contradiction is not None
-            assert "the record says that" in step.contradiction.sentence
-            assert "in truth" in step.contradiction.sentence
+            assert "the record claims that" in step.contradiction.sentence
+            assert "in fact" in step.contradiction.sentence
     assert readable(report)[-1].startswith("FAILED")
     assert not any("[" in line for line in readable(report)), "nothing there is markup"
 
@@ -455,7 +455,7 @@ def test_a_node_that_goes_away_is_no_contradiction(honest: Run) -> None:
     for report in reports:
         assert report.outcome is AuditOutcome.INCOMPLETE, readable(report)
         assert all(step.missing for step in report.steps)
-        assert "the chain cannot be read any further: the node went away" in str(readable(report))
+        assert "the rest of the chain cannot be read: the node went away" in str(readable(report))
     assert [report.rounds for report in reports][-3:] == [1, 2, 4]
     needs = {missing.need for missing in reports[-1].step(AuditStep.HEAD).missing}
     assert needs == {CHAIN_UNAVAILABLE, KEPT_HEAD_UNCHECKED, HEAD_BLOCK_UNAVAILABLE}
@@ -589,6 +589,6 @@ def test_a_report_names_only_so_much_and_counts_the_rest(honest: Run) -> None:
         finding_counts=dict(log.finding_counts),
     )
     text = readable(report)
-    assert "     and 9996 more things that could not be checked" in text
+    assert "     and 9996 more inputs that are missing" in text
     assert any("and 10 more: dropout" in line for line in text)
     assert any(line.startswith("  ... and 9951 more; in all 10001 dropout") for line in text)

@@ -324,7 +324,7 @@ def test_the_line_to_keep_is_the_newest_final_head(branches: Branches) -> None:
         assert (again.kept.found, again.kept.event) == (True, "ClientBanned")
     for unsettled in (branches.node(leaving=1.0), replace(branches.node(), final=0)):
         lines = readable(branches.audited(unsettled))
-        assert any(line.startswith("Nothing to keep") for line in lines)
+        assert any(line.startswith("No head to keep") for line in lines)
 
 
 def head_of(text: str) -> Digest:

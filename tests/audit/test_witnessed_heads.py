@@ -108,7 +108,7 @@ def test_a_witnessed_run_passes_and_says_by_whom(honest: Run) -> None:
     assert report.witnessed is not None
     assert (report.witnessed.rounds, report.witnessed.witnesses) == (rounds, ("W0", "W1"))
     assert report.witnessed.sentence in readable(report)
-    assert f"had {rounds} rounds, and no more" in report.witnessed.sentence
+    assert f"had exactly {rounds} rounds" in report.witnessed.sentence
     data = json.loads(json.dumps(report.as_dict()))
     assert data["witnessed"]["time"] == NOW
     assert ROUNDS_NOT_WITNESSED.code not in report.finding_counts
@@ -119,7 +119,7 @@ def test_an_older_copy_of_a_home_is_refused_though_nobody_kept_a_head(forks: For
     report = audited(forks.backup, signed_by_log(forks.one, 3))
     assert report.outcome is AuditOutcome.FAILED
     assert contradiction_of(report) == SIGNED_ROUNDS_ABSENT
-    assert "has signed 3 rounds of this run; in truth 1 have ended here" in str(readable(report))
+    assert "signed 3 rounds of this run; in fact only 1 have ended here" in str(readable(report))
 
 
 def anchor_of(run: Run, number: int) -> AnchoredHead:
@@ -134,7 +134,7 @@ def test_an_older_copy_is_refused_by_an_anchor_alone(forks: Forks) -> None:
     report = audit(forks.backup.ledger, forks.backup.blobs, anchors=(anchor,))
     assert report.outcome is AuditOutcome.FAILED
     assert contradiction_of(report) == ANCHORED_HEAD_DIFFERS
-    holds = f"round 3: the anchor a.tsr holds the head {anchor.head}; in truth the run's head is"
+    holds = f"round 3: the anchor a.tsr holds the head {anchor.head}; in fact the run's head is"
     assert f"{holds} none: only 1 rounds have ended: " in str(readable(report))
 
 
@@ -162,7 +162,7 @@ def test_a_log_that_signs_two_histories_is_named_beside_either(forks: Forks) -> 
         report = audited(run, *both)
         assert report.outcome is AuditOutcome.FAILED
         assert contradiction_of(report) == SIGNED_TREES_CONFLICT
-        assert "it tells two histories" in str(readable(report))
+        assert "it signed two histories" in str(readable(report))
 
 
 def test_rounds_after_the_checkpoint_are_named_as_not_witnessed(forks: Forks) -> None:
@@ -170,7 +170,7 @@ def test_rounds_after_the_checkpoint_are_named_as_not_witnessed(forks: Forks) ->
     assert report.outcome is AuditOutcome.PASSED, readable(report)
     [finding] = [each for each in report.findings if each.kind == ROUNDS_NOT_WITNESSED]
     assert (finding.round, finding.proven) == (2, False)
-    assert any("none stands for them yet" in line for line in readable(report))
+    assert any("no quorum of witnesses confirms them yet" in line for line in readable(report))
     strict = audited(forks.one, signed_by_log(forks.one, 1), strict=True)
     assert strict.outcome is AuditOutcome.INCOMPLETE
 
@@ -180,7 +180,7 @@ def test_without_a_quorum_nothing_is_said_of_what_is_newest(forks: Forks) -> Non
         report = audited(forks.one, *signed)
         assert (report.outcome, needs_of(report)) == (AuditOutcome.INCOMPLETE, {NOT_WITNESSED})
         assert report.witnessed is not None
-        assert report.witnessed.sentence == "No quorum of witnesses stands for any round."
+        assert report.witnessed.sentence == "No quorum of witnesses confirms any round."
 
 
 def test_a_size_that_nobody_shows_leaves_the_audit_open(forks: Forks) -> None:

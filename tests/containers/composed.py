@@ -35,7 +35,7 @@ _FASTER = {"chain serve": ("--block-time", "0.25"), "worker --rpc-url": ("--poll
 _BLOCKS = re.compile(r"(?<=_blocks = )\d+")
 """Window and deadline in the settings: they last as long as with a block a second."""
 _PORT = re.compile(r"\b(8545|8600|8000|910[123])\b")
-_PRINTED_PORT = re.compile(r"(?:http://[\d.]+:|answers Prometheus on port )(\d+)")
+_PRINTED_PORT = re.compile(r"(?:http://[\d.]+:|serves Prometheus metrics on port )(\d+)")
 
 # Asks the test for a cmfl, and becomes what that has printed and its exit code. It waits for that
 # at a pipe: to look again and again would take a process each time.

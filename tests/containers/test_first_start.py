@@ -102,7 +102,7 @@ def test_doctor_and_runs_read_the_rounds_from_the_chain(federation: Composed) ->
         for row in succeeds("doctor", "--home", home, "--json").json
         if row["check"] == "run federation"
     )
-    assert "its workers play it" in run
+    assert "its workers run it" in run
     (row,) = succeeds("runs", "list", "--home", home, "--json").json
     assert row["rounds"] >= before
     journals = succeeds("doctor", "--home", worker(federation), "--json").json

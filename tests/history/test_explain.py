@@ -121,13 +121,13 @@ def test_explains_a_decided_round_by_pencil() -> None:
     assert explain_round(HISTORY, DOCUMENTS, document_of(PARAMETERS, NOTHING)) == [
         "Round 2 was decided, with 5 trainers and 4 members.",
         "Trainers are 0, 1, 2, 3, 4; members are 6, 7, 8, 10.",
-        "Banned, so that their seats are empty: 10.",
-        "7 of 8 of them committed to an update.",
-        "No commitment came from 8.",
-        "9 committed though neither trainer nor member, to no effect.",
-        "Client 5 was banned during the round, from the next one on: it signed two different "
-        "statements.",
-        "Client 2 was left out: its payload is no update of the model.",
+        "Banned members with empty seats: 10.",
+        "7 of 8 of these clients committed to an update.",
+        "Clients without a commitment: 8.",
+        "Commitments of inactive clients, without effect: 9.",
+        "Client 5 was banned during the round, with effect from the next round: it signed two "
+        "different statements.",
+        "Client 2 was left out: its payload is not an update of the model.",
         "Client 8 was left out: it had not committed by the closing block.",
         "The scores of 1 of 4 members count: 6.",
         "The scores of member 7 were left out: its distance to client 1 is false.",
@@ -137,13 +137,14 @@ def test_explains_a_decided_round_by_pencil() -> None:
         "  rank   2 of 4: client 0, distance 1: accepted",
         "  rank   3 of 4: client 4, distance 1.5: not accepted",
         "  rank   4 of 4: client 1, distance 2.25: not accepted",
-        "Whoever sent the decision says of view 1 of the aggregation: member 7 sent no request as "
-        "primary.",
-        "View 2 decided the aggregation: primary 8 asked, and 2 members (3 are needed) replied: "
-        "6, 7.",
-        "Whoever sent the decision says of view 1 of the election: member 8 signed two different "
-        "votes.",
-        "View 1 decided the election: primary 6 asked, and 2 members (3 are needed) replied: 7, 8.",
+        "The sender of the decision reports on view 1 of the aggregation: member 7 sent no "
+        "request as primary.",
+        "View 2 decided the aggregation: primary 8 sent the request, and 2 members (3 needed) "
+        "replied: 6, 7.",
+        "The sender of the decision reports on view 1 of the election: member 8 signed two "
+        "different votes.",
+        "View 1 decided the election: primary 6 sent the request, and 2 members (3 needed) "
+        "replied: 7, 8.",
         "The next committee is the middle of the ranking, ranks 1 to 4: 3, 0, 4, 1.",
     ]
 
@@ -159,7 +160,7 @@ def test_says_what_strategy_three_compared_and_accepted() -> None:
     common = "direction to the round's other updates, "
     assert f"{common}along the model's travel and apart from crowds;" in later
     assert f"{common}apart from crowds;" in first
-    assert later.endswith("the 2 below a right angle were accepted, clipped and weighed equally.")
+    assert later.endswith("the 2 below a right angle were accepted, clipped and weighted equally.")
     far = tuple(ranking_word(2.0 + place, word_client(w)) for place, w in enumerate(RANKING))
     none = rule({"strategy": 3}, ranking=far)
     assert none.endswith("none is below a right angle, so the 2 nearest were accepted.")
@@ -174,13 +175,13 @@ def test_says_how_a_committee_was_drawn() -> None:
     who = "The next committee is "
     assert election(3, 0, 4) == who + "2 of the 3 accepted, drawn by the next seed: 3, 0, 4, 1."
     assert election(3, 0) == who + "the 2 accepted: 3, 0, 4, 1."
-    assert election(3) == who + "the 1 accepted and the 1 next to them: 3, 0, 4, 1."
+    assert election(3) == who + "the 1 accepted and the 1 ranked next: 3, 0, 4, 1."
 
 
 def test_says_so_if_the_record_is_missing() -> None:
     lines = explain_round(HISTORY, Documents(names_incidents=True), None)
     assert sum("record is missing" in line for line in lines) == 1
-    assert not any("Whoever sent" in line for line in lines)
+    assert not any("The sender of" in line for line in lines)
 
 
 def test_explains_rounds_without_a_decision() -> None:

@@ -38,7 +38,7 @@ export const GLOSSARY = {
   digest: "A hash. Two files with the same digest are the same file.",
   final: "A block that the chain can no longer revert.",
   claimed: "Reported by the run itself. An audit does not verify it.",
-  floor: "The accuracy of always answering the most frequent class. An untrained guess reaches this accuracy.",
+  floor: "The accuracy of always predicting the most frequent class. An untrained guess reaches this accuracy.",
 };
 
 /** The name of each recomputed value, and the meaning of a match. */
@@ -143,7 +143,7 @@ export const STEPS = [
   "mean distances, bit for bit",
   "ranking, accepted set and election",
   "the model, bit for bit",
-  "nothing missing in between",
+  "completeness of the rounds",
 ];
 
 /** Reasons for a missing verdict. */

@@ -43,45 +43,44 @@ _FROM_RECORD = _ALL[AuditStep.BLOBS - 1 :]
 _FROM_ROUND_BEFORE = (AuditStep.SAMPLING, *_ALL[AuditStep.DISTANCES - 1 :])
 _FROM_REPLAY = (*_ALL[: AuditStep.SAMPLING], AuditStep.RANKING, AuditStep.COMPLETENESS)
 
-DEPLOYMENT_UNKNOWN = Need("deployment", "what was deployed is not known: {detail}", _ALL)
-CHAIN_UNAVAILABLE = Need("chain", "the chain cannot be read any further: {detail}", _ALL)
+DEPLOYMENT_UNKNOWN = Need("deployment", "the deployment is unknown: {detail}", _ALL)
+CHAIN_UNAVAILABLE = Need("chain", "the rest of the chain cannot be read: {detail}", _ALL)
 REORGANISED = Need(
-    "reorganised", "the node's chain was reorganised during the audit: audit again", _ALL
+    "reorganised", "the node's chain was reorganised during the audit; audit again", _ALL
 )
 LOGS_INCOMPLETE = Need(
     "logs",
-    "the node's logs do not add up to what the contract says, so that nothing follows from them: "
-    "{detail}",
+    "the node's logs do not match the contract's state, so they prove nothing: {detail}",
     _ALL,
 )
 NOT_FINAL = Need(
     "finality",
-    "what looks like a contradiction ({detail}) rests on a block that may still be taken back: "
-    "audit again when it is final",
+    "a possible contradiction ({detail}) depends on a block that the chain may still revert; "
+    "audit again when the block is final",
 )
-BLOCK_UNAVAILABLE = Need("block", "a block cannot be had: {detail}", _FROM_REPLAY)
+BLOCK_UNAVAILABLE = Need("block", "a block is not available: {detail}", _FROM_REPLAY)
 PARAMETERS_UNKNOWN = Need(
     "parameters",
-    "the parameters are not known without run document {detail}",
+    "the parameters are unknown without run document {detail}",
     (AuditStep.DEPLOYMENT, *_FROM_RECORD),
 )
 ROUND_BEFORE_UNKNOWN = Need(
-    "round before", "seed and committee are not known without the round before", _FROM_ROUND_BEFORE
+    "round before", "seed and committee are unknown without the previous round", _FROM_ROUND_BEFORE
 )
-RECORD_UNREADABLE = Need("record", "there is no readable record", _FROM_RECORD)
+RECORD_UNREADABLE = Need("record", "the record is missing or unreadable", _FROM_RECORD)
 OWN_RULE_MISSING = Need(
-    "own rule", "the rule {detail} is code of the run's owner: name your own copy with --rules FILE"
+    "own rule", "the rule {detail} is code of the run's owner; name your copy with --rules FILE"
 )
-UPDATES_MISSING = Need("updates", "there is no update")
-VECTORS_UNUSABLE = Need("right vectors", "the counted score vectors cannot be put together")
+UPDATES_MISSING = Need("updates", "no update is available")
+VECTORS_UNUSABLE = Need("right vectors", "the counted score vectors cannot be combined")
 
 REFUSED_CALL = Fact(
-    "refused call", "the contract took transaction {subject}", "it refuses it: {true}"
+    "refused call", "the contract accepted transaction {subject}", "its rules reject it: {true}"
 )
 EVENT_MALFORMED = Fact("event malformed", "a log is an event of the contract", "it is not: {true}")
 EVENT_KIND = Fact("event kind", "the event is {recorded}", "its transaction made {true}")
 EVENT_FIELD = Fact("event field", "{subject} is {recorded}", "its transaction gives {true}")
-EVENT_UNFOUNDED = Fact("event unfounded", "{subject} is {recorded}", "it follows as {true}")
+EVENT_UNFOUNDED = Fact("event unfounded", "{subject} is {recorded}", "the state gives {true}")
 
 _REFUSALS = {
     AuditStep.DEPLOYMENT: "NOT_REGISTERING REGISTRY_MISMATCH MALFORMED_CLIENT "
@@ -153,29 +152,28 @@ _kept = partial(Fact, is_recorded=False)  # what the auditor has kept from befor
 
 ROLLED_BACK = _kept(
     "rolled back",
-    "this home has acknowledged block {subject}, {recorded}",
-    "the chain does not have it, {true}: it was rolled back, by a backup or by damage",
+    "this home acknowledged block {subject}, {recorded}",
+    "the chain lacks it ({true}): an old backup was restored, or the chain is damaged",
 )
 KEPT_HEAD_ABSENT = _kept(
     "kept head",
-    "the head {recorded} was kept as one of this run",
-    "none of its heads up to block {subject} is that one: it does not reach it, as an older copy "
-    "of the run does not, or it is another run",
+    "you kept the head {recorded} of this run",
+    "no head up to block {subject} equals it: this is an older copy of the run, or another run",
 )
 SIGNED_ROUNDS_ABSENT = _kept(
     "signed rounds",
-    "{subject} has signed {recorded} rounds of this run",
-    "{true} have ended here: this is an older copy of the run, or another run",
+    "{subject} signed {recorded} rounds of this run",
+    "only {true} have ended here: this is an older copy of the run, or another run",
 )
 SIGNED_TREE_DIFFERS = _kept(
     "signed tree",
-    "{subject} has signed rounds whose heads have the root {recorded}",
-    "as many rounds have the root {true} here: this is another history of the run",
+    "{subject} have the signed root {recorded}",
+    "they have the root {true} here: this is another history of the run",
 )
 SIGNED_TREES_CONFLICT = _kept(
     "two trees",
-    "{subject} has signed the root {recorded}",
-    "it has signed {true} for as many rounds, too: it tells two histories",
+    "{subject} have the signed root {recorded}",
+    "the log also signed the root {true} for them: it signed two histories",
 )
 ANCHORED_HEAD_DIFFERS = _kept(
     "anchored head",
@@ -185,55 +183,49 @@ ANCHORED_HEAD_DIFFERS = _kept(
 EARLIER_BLOCK_DIFFERS = _kept(
     "earlier block",
     "the earlier audit ended with block {subject}, {recorded}",
-    "that block is {true} here: another branch, or another chain",
+    "that block is {true} here: this is another branch or another chain",
 )
 EARLIER_HEAD_DIFFERS = _kept(
     "earlier head",
     "the earlier audit ended with block {subject} and the head {recorded}",
     "the transactions up to there lead to {true}",
 )
-STATE_UNREADABLE = Fact(
-    "state unreadable", "the contract says where it stands", "it does not: {true}"
-)
+STATE_UNREADABLE = Fact("state unreadable", "the contract's state can be read", "it cannot: {true}")
 STATE_DIFFERS = Fact(
     "state", "the contract's {subject} is {recorded}", "its transactions lead to {true}"
 )
-LOGS_UNREADABLE = Fact("logs unreadable", "blocks {subject} are whole", "they are not: {true}")
-LOG_ORDER = Fact(
-    "log order", "{recorded} follows {subject}", "a chain has its logs in ascending order"
-)
-LOG_ADDRESS = Fact("log address", "a log is of this contract", "it is of {true}")
+LOGS_UNREADABLE = Fact("logs unreadable", "blocks {subject} are complete", "they are not: {true}")
+LOG_ORDER = Fact("log order", "{recorded} follows {subject}", "logs must be in ascending order")
+LOG_ADDRESS = Fact("log address", "a log belongs to this contract", "it belongs to {true}")
 BLOCK_UNREADABLE = Fact(
     "block unreadable", "block {subject} holds an event", "it cannot be read: {true}"
 )
-LOG_BLOCK = Fact("log block", "a log of block {subject} lies in {recorded}", "that block is {true}")
+LOG_BLOCK = Fact("log block", "a log of block {subject} is in {recorded}", "that block is {true}")
 PARENT_BLOCK = Fact(
     "parent block", "block {subject} follows {recorded}", "the block before it is {true}"
 )
-CHAIN_FILE_UNCHECKED = Need("chain file", "the chain file could not check itself: {detail}")
+CHAIN_FILE_UNCHECKED = Need("chain file", "the chain file could not be checked: {detail}")
 HEAD_NOTE_UNREADABLE = Need(
     "head note", "the note of the newest acknowledged block cannot be read: {detail}"
 )
-STATE_UNAVAILABLE = Need("state", "the contract's own state cannot be had: {detail}")
-HEAD_BLOCK_UNAVAILABLE = Need(
-    "head block", "whether the chain stayed as it was during the audit: {detail}"
-)
+STATE_UNAVAILABLE = Need("state", "the contract's state is not available: {detail}")
+HEAD_BLOCK_UNAVAILABLE = Need("head block", "whether the chain changed during the audit: {detail}")
 KEPT_HEAD_UNCHECKED = Need(
-    "kept head", "whether the run passes through {detail}, since it was not read to its end"
+    "kept head", "whether the run contains the head {detail}: the run was not read to its end"
 )
-NOT_WITNESSED = Need("witnesses", "no quorum of witnesses stands for this run: {detail}")
-CHECKPOINT_WITHHELD = Need("withheld checkpoint", "nobody shows a larger checkpoint: {detail}")
+NOT_WITNESSED = Need("witnesses", "no quorum of witnesses confirms this run: {detail}")
+CHECKPOINT_WITHHELD = Need("withheld checkpoint", "a larger checkpoint is not published: {detail}")
 CHECKPOINT_UNCHECKED = Need(
     "checkpoint",
-    "whether the run has the rounds that logs have signed, since it was not read to its end",
+    "whether the run has the rounds that logs signed: the run was not read to its end",
 )
 ANCHORS_UNCHECKED = Need(
-    "anchors", "whether the run has the anchored heads, since it was not read to its end"
+    "anchors", "whether the run has the anchored heads: the run was not read to its end"
 )
 ROUNDS_NOT_WITNESSED = FindingKind(
     "rounds not witnessed",
-    "it ended after the newest checkpoint that a quorum of witnesses has cosigned, as did all "
-    "later ones: none stands for them yet",
+    "this round and all later ones ended after the newest cosigned checkpoint; no quorum of "
+    "witnesses confirms them yet",
     is_remark=True,
 )
 
@@ -256,20 +248,20 @@ def compared(
 
 DEPLOYMENT_UNREADABLE = Fact(
     "deployment unreadable",
-    "the contract names its parameters",
-    "it does not: {true}",
+    "the contract's parameters can be read",
+    "they cannot: {true}",
     AuditStep.DEPLOYMENT,
 )
 DEPLOYMENT_UNLOGGED = Fact(
     "deployment unlogged",
     "clients are registered",
-    "the log begins without LedgerDeployed, which the constructor makes",
+    "the log begins without LedgerDeployed, which the constructor emits",
     AuditStep.DEPLOYMENT,
 )
 DEPLOYMENT_IMPOSSIBLE = Fact(
     "deployment impossible",
     "the contract has {recorded} clients, trainers and members",
-    "no contract of this code can",
+    "this code does not allow these numbers",
 )
 DEPLOYMENT_DIFFERS = Fact(
     "deployment", "the contract's {subject} is {recorded}", "the configuration gives {true}"
@@ -282,7 +274,7 @@ FIRST_MODEL_MALFORMED = Fact(
     "first model", "blob {recorded} is the first model", "it is not: {true}"
 )
 CODE_UNAVAILABLE = Need(
-    "code", "code and creation of the contract are not compared: {detail}", (AuditStep.DEPLOYMENT,)
+    "code", "the contract's code and creation were not compared: {detail}", (AuditStep.DEPLOYMENT,)
 )
 
 
@@ -316,7 +308,7 @@ def check_registry(
         yield from compared(None, STATE_DIFFERS, *rest, "registry_rest")
 
 
-NOT_SAMPLED = Fact("not sampled", "sampled trainers only are ranked", "the seed samples {true}")
+NOT_SAMPLED = Fact("not sampled", "only sampled trainers are ranked", "the seed samples {true}")
 
 
 def check_sampling(event: RoundDecided, trainers: tuple[ClientId, ...]) -> Iterator[StepResult]:

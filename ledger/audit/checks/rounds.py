@@ -62,11 +62,11 @@ BLOB_DAMAGED = Fact("blob", "the {subject} is blob {recorded}", "it is not: {tru
 OPENS_NO_COMMITMENT = Fact(
     "opens no commitment",
     "the payload opens its commitment on the chain",
-    "it opens no commitment that its client made in time",
+    "it does not open a commitment that its client made in time",
 )
 BLOB_MISSING = Need("blob", "the {subject} {detail} is missing")
-BLOB_UNREADABLE = Need("blob unreadable", "the {subject} cannot be had: {detail}")
-EQUAL_PAYLOADS = FindingKind("equal payloads", "they committed to one and the same payload")
+BLOB_UNREADABLE = Need("blob unreadable", "the {subject} cannot be read: {detail}")
+EQUAL_PAYLOADS = FindingKind("equal payloads", "they committed to the same payload")
 
 BLOB_VIOLATIONS = {ViolationCode.OPENS_NO_COMMITMENT: OPENS_NO_COMMITMENT}
 
@@ -104,29 +104,27 @@ def unavailable_blobs(*blobs: UnavailableBlob | None) -> Iterator[StepResult]:
 
 NO_MEMBER = Fact(
     "no member",
-    "its score vector is one of the committee's",
-    "it is no member, or its seat is empty",
+    "its score vector comes from a member",
+    "it is not a member, or its seat is empty",
 )
 CLAIM_NOT_SIGNED = Fact(
-    "claim not signed", "it claims a score vector", "the claim is not signed by it"
+    "claim not signed", "it claimed a score vector", "it did not sign the claim"
 )
 VECTOR_TOO_LONG = Fact(
     "vector too long",
     "its score vector counts or is refused",
-    "that is over {true} bytes long, and no such vector is recorded at all",
+    "the vector is over {true} bytes long, and must not be recorded",
 )
 SCORES_COUNTED = Fact("scores counted", "its scores count", "{true}")
-SCORES_REFUSED = Fact("scores refused", "its scores do not count: {recorded}", "that does not hold")
+SCORES_REFUSED = Fact("scores refused", "its scores do not count: {recorded}", "this is false")
 TOO_FEW_SCORES = Fact(
     "too few scores", "{recorded} score vectors suffice", "the protocol needs {true}"
 )
-VECTORS_MISSING = Need("vectors", "there is no score vector")
+VECTORS_MISSING = Need("vectors", "no score vector is available")
 REFUSAL_UNCHECKED = Need("refusal", "whether the scores were rightly refused")
-DISPLACEMENT_UNKNOWN = Need(
-    "travel", "the two models that its distances stand on are not both known"
-)
+DISPLACEMENT_UNKNOWN = Need("travel", "its distances need two models, and they are not both known")
 FALSE_SCORES = FindingKind(
-    "false scores", "it published a false distance to client {named}, and was left out"
+    "false scores", "its scores were left out: its distance to client {named} is false"
 )
 REFUSED_SCORES = FindingKind("refused scores", "its scores were left out: {reason}")
 TWO_VECTORS = FindingKind(
@@ -236,9 +234,7 @@ def _is_compared(
     )
 
 
-DISTANCE_DIFFERS = Fact(
-    "distance", "its distance is {recorded}", "the counted scores make it {true}"
-)
+DISTANCE_DIFFERS = Fact("distance", "its distance is {recorded}", "the counted scores give {true}")
 
 
 def check_means(evidence: RoundEvidence) -> Iterator[StepResult]:
@@ -256,10 +252,10 @@ def check_means(evidence: RoundEvidence) -> Iterator[StepResult]:
             yield Contradiction(DISTANCE_DIFFERS, event.round, (client,), "", *values)
 
 
-MODEL_DIFFERS = Fact("model", "the model is {recorded}", "the accepted updates make it {true}")
+MODEL_DIFFERS = Fact("model", "the model is {recorded}", "the accepted updates give {true}")
 MODEL_MALFORMED = Fact("model malformed", "blob {recorded} is a model", "it is not: {true}")
 MODEL_NOT_FINITE = Fact("model not finite", "the model is usable", "it is not finite")
-MODEL_BEFORE_UNKNOWN = Need("model before", "the model before it is not known")
+MODEL_BEFORE_UNKNOWN = Need("model before", "the previous model is unknown")
 
 
 def check_model(step: ModelStep, at: int) -> Iterator[StepResult]:
@@ -279,11 +275,13 @@ def check_model(step: ModelStep, at: int) -> Iterator[StepResult]:
 
 RANKING_RANGE = Fact(
     "ranking range",
-    "there is a ranking",
+    "the ranking is valid",
     "its words, clients or length are out of range, or it is not sorted",
 )
 RANKED_DIFFER = Fact(
-    "ranked", "those are ranked who have a usable update", "of these only one of both is true"
+    "ranked",
+    "exactly the trainers with a usable update are ranked",
+    "these clients are ranked or have a usable update, not both",
 )
 ACCEPTED_SET_DIFFERS = Fact(
     "accepted set", "the accepted set is {recorded}", "the ranking gives {true}"
@@ -300,7 +298,9 @@ SCORES_ROOT_DIFFERS = Fact(
 REVEAL_DIFFERS = Fact(
     "reveal", "the reveal is {recorded}", "the payloads of the ranked trainers give {true}"
 )
-TOO_FEW_TRAINERS = Fact("too few trainers", "the trainers suffice", "fewer than a committee remain")
+TOO_FEW_TRAINERS = Fact(
+    "too few trainers", "there are enough trainers", "too few remain for a committee"
+)
 
 RANKING_VIOLATIONS = {ViolationCode.TOO_FEW_TRAINERS: TOO_FEW_TRAINERS}
 
@@ -345,23 +345,21 @@ INPUTS_OPEN = Fact(
 BASE_DIFFERS = Fact(
     "base",
     "the base is {recorded}",
-    "the commitments up to the closing block {subject} make it {true}",
+    "the commitments up to the closing block {subject} give {true}",
 )
 RECORD_OF_ANOTHER = Fact(
-    "record of another", "the record is of this round and base", "it is of another round or base"
+    "record of another", "the record has this round and base", "it has another round or base"
 )
 CALL_DATA_UNAVAILABLE = Need(
     "call data",
-    "what transaction {detail} asked for, and its signatures: its call data are not to be had, or "
-    "not the ledger's",
+    "the call and signatures of transaction {detail}: its call data are missing, or not for this "
+    "ledger",
     (AuditStep.CERTIFICATES,),
 )
 WRONG_PROPOSAL = FindingKind("wrong proposal", "it signed a wrong request{slot}")
 EQUIVOCATION = FindingKind("equivocation", "it signed two different votes{slot}")
-SILENT_PRIMARY = FindingKind(
-    "silent primary", "as primary it is said to have sent no request{slot}"
-)
-NO_QUORUM = FindingKind("no quorum", "its request is said to have found no quorum{slot}")
+SILENT_PRIMARY = FindingKind("silent primary", "as primary it reportedly sent no request{slot}")
+NO_QUORUM = FindingKind("no quorum", "its request reportedly found no quorum{slot}")
 BAN = FindingKind("ban", "it was banned for two different {statements}{slot}")
 VOTES = "votes"
 IGNORED_INCIDENTS = "ignored incidents"
@@ -435,49 +433,50 @@ EVENT_COUNT = Fact(
     "it made {true}",
     AuditStep.COMPLETENESS,
 )
-ROUND_ORDER = Fact("round order", "round {recorded} is the next that ended", "round {true} is due")
+ROUND_ORDER = Fact("round order", "round {recorded} ended next", "round {true} is due")
 RECORD_MALFORMED = Fact(
     "record malformed", "blob {recorded} is the round's record", "it is not: {true}"
 )
 RECORD_CLIENTS = Fact(
     "record clients",
-    "the record tells of all who were active, and of nobody else",
-    "of these it does not, or they were not active",
+    "the record lists exactly the active clients",
+    "it does not list these clients, or they were not active",
 )
 HAS_COMMITTED = Fact(
     "has committed", "it had not committed", "its commitment is on the chain in time"
 )
 HAS_NOT_COMMITTED = Fact(
-    "has not committed", "its payload is missing or malformed", "it had not even committed in time"
+    "has not committed", "its payload is missing or malformed", "it had not committed in time"
 )
 UPDATE_MALFORMED = Fact(
-    "update malformed", "its update is usable", "its payload is no update of the model"
+    "update malformed", "its update is usable", "its payload is not an update of the model"
 )
 UPDATE_USABLE = Fact("update usable", "its payload is malformed", "it is a usable update")
 EMPTY_SEAT = FindingKind("empty seat", "its seat is empty: it was banned before the round")
 SILENT_MEMBER = FindingKind("silent member", "no scores of this member are recorded")
 SCORES_NOT_DUE = FindingKind(
     "scores not due",
-    "no scores of it are due: its update, all zeros, has no distances that tell anything",
+    "no scores of it are expected: its update is all zeros, so its distances show nothing",
 )
 DROPOUT = FindingKind("dropout", "it was left out: {reason}")
 STRAY_COMMITMENT = FindingKind(
     "stray commitment", "it committed though it was neither trainer nor member"
 )
 LATE_COMMITMENT = FindingKind(
-    "late commitment", "it committed after the closing block, to no effect"
+    "late commitment", "it committed after the closing block, without effect"
 )
 ABANDONED_ROUND = FindingKind(
-    "abandoned round", "the round ended at its deadline without a decision; the model stayed"
+    "abandoned round",
+    "the round ended at its deadline without a decision; the model is unchanged",
 )
 PAYLOAD_APPEARED = FindingKind(
     "payload appeared",
-    "its payload is there, though it is recorded as missing: nobody can know since when",
+    "its payload is recorded as missing, but is stored now; when it appeared cannot be checked",
     is_remark=True,
 )
 INCIDENTS_MISSING = FindingKind(
     "incidents missing",
-    "evidence that the round's incidents name is not to be had: whom it accused is not known",
+    "evidence for the round's incidents is missing, so the accused members are unknown",
     is_remark=True,
 )
 COMMITMENTS = "commitments"

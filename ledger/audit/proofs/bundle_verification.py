@@ -47,11 +47,11 @@ from ledger.protocol.types import NO_DIGEST, Digest
 from ledger.storage.blobs import MAX_BLOB_BYTES, BlobReader
 
 _SENTENCES: dict[report.AuditOutcome, str] = {
-    report.AuditOutcome.PASSED: "PASSED: round {} was checked whole, and is true",
-    report.AuditOutcome.FAILED: "FAILED: round {} contradicts itself, the truth, "
-    "or what is trusted",
-    report.AuditOutcome.INCOMPLETE: "INCOMPLETE: nothing contradicts, but not all of round {} "
-    "could be checked",
+    report.AuditOutcome.PASSED: "PASSED: every check of round {} passed",
+    report.AuditOutcome.FAILED: "FAILED: round {} contradicts itself, the "
+    "recomputed values or the trusted input",
+    report.AuditOutcome.INCOMPLETE: "INCOMPLETE: no contradiction was found, but not all "
+    "of round {} could be checked",
 }
 
 
@@ -266,7 +266,7 @@ def _unchecked(
 ) -> Iterator[UncheckedField]:
     for step in steps:
         if step.is_ok is None and step.name in _FIELDS:
-            yield UncheckedField(_FIELDS[step.name], "nothing that is trusted contains its value")
+            yield UncheckedField(_FIELDS[step.name], "no trusted input contains its value")
     heads, end, reached = bundle.path.heads, bundle.links_to_end, 0
     links = len(bundle.path.links)
     if isinstance(trusted, TrustedContract):
@@ -274,13 +274,13 @@ def _unchecked(
     elif trusted is not None and trusted.head in heads[end:]:
         reached = heads.index(trusted.head, end)
     if reached < links:
-        after = f"the last {links - reached} of {links} come after what is trusted"
+        after = f"the last {links - reached} of {links} come after the trusted head"
         yield UncheckedField("path.links", after)
     if not isinstance(trusted, TrustedContract):
         for field in _PLACES:
-            yield UncheckedField(field, "only against other fields: a head has no places")
-    yield UncheckedField("blocks.parent_hash", "only where the bundle holds the block before")
-    yield UncheckedField("transactions.input", "only the bytes that the contract reads")
+            yield UncheckedField(field, "compared with other fields only: a head has no places")
+    yield UncheckedField("blocks.parent_hash", "compared only if the bundle has the previous block")
+    yield UncheckedField("transactions.input", "compared only in the bytes that the contract reads")
 
 
 class RecordingBlobs:

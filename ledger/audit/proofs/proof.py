@@ -106,15 +106,15 @@ _ROLES: dict[ProvenRole, str] = {
     ProvenRole.TRAINER: "was sampled to train",
     ProvenRole.MEMBER: "was a member of the committee",
     ProvenRole.NOT_SAMPLED: "was not sampled",
-    ProvenRole.BANNED: "was banned when it opened",
+    ProvenRole.BANNED: "was banned when the round opened",
 }
 
 _SCORES: dict[ScoresTaken, str] = {
     ScoresTaken.COUNTED: "its scores counted",
     ScoresTaken.REFUSED: "its scores were refused: {reason}",
-    ScoresTaken.NONE: "the record has no scores of it",
-    ScoresTaken.EMPTY_SEAT: "its seat was empty, because it was banned when the round opened",
-    ScoresTaken.UNKNOWN: "what became of its scores is not known without the record",
+    ScoresTaken.NONE: "the record has no scores of this member",
+    ScoresTaken.EMPTY_SEAT: "its seat was empty, because it was banned before the round opened",
+    ScoresTaken.UNKNOWN: "the outcome of its scores is unknown without the record",
 }
 
 
@@ -125,22 +125,22 @@ def stated(round_number: int, client: ClientId, statement: ClientStatement) -> s
         case ClientVerdict.USED | ClientVerdict.NOT_USED:
             return f"{at} the update of {who} {_ranked(statement)}."
         case ClientVerdict.DROPPED_OUT:
-            reason = reason_text(statement.dropout) or "why is not known without the record"
+            reason = reason_text(statement.dropout) or "the reason is unknown without the record"
             return f"{at} {who} was sampled to train and dropped out: {reason}."
         case ClientVerdict.MEMBER:
             scores = _SCORES[statement.scores or ScoresTaken.UNKNOWN].format(
                 reason=reason_text(statement.refusal)
             )
-            out = f"; of its own update the record says that {reason_text(statement.dropout)}"
+            out = f"; it has no usable update: {reason_text(statement.dropout)}"
             dropped = out if statement.dropout is not None else ""
-            member = "was a member of the committee, and so did not train"
+            member = "was a member of the committee, so its update was not ranked"
             return f"{at} {who} {member}; {scores}{dropped}."
         case ClientVerdict.NOT_SAMPLED:
             return f"{at} {who} was not sampled: neither trainer nor member."
         case ClientVerdict.BANNED:
             return f"{at} {who} took no part: it was banned before the round opened."
         case ClientVerdict.ABANDONED:
-            return f"{at} nothing was decided, and no update used; {who} {_ROLES[statement.role]}."
+            return f"{at} no decision was made, no update used; {who} {_ROLES[statement.role]}."
         case ClientVerdict.OPEN:
             has = "has committed" if statement.has_committed else "has not committed"
             return f"round {round_number} is open; {who} {_ROLES[statement.role]}, and {has}."
@@ -156,7 +156,7 @@ def _ranked(statement: ClientStatement) -> str:
         return f"was not used: {place}; {limit}"
     share = f"with weight {weight.samples}/{weight.total} = {weight.samples / weight.total:.6g}"
     if cut_off.form is AcceptanceForm.BELOW_TWO:
-        share = f"{share}, shortened if it was longer than two fifths of the round's updates"
+        share = f"{share}, clipped if it was longer than two fifths of the round's updates"
     return f"was used {share}: {place}; {limit}"
 
 

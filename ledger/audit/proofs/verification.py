@@ -54,41 +54,38 @@ class _CodeWithSentence(StrEnum):
 class StepName(_CodeWithSentence):
     """A comparison that a verification makes, with its sentence."""
 
-    QUESTION = ("question", "the proof is of the round and the client that were asked for")
-    CONTRACT = ("contract", "it is of the contract and the chain that are trusted")
-    DEPLOYMENT = ("deployment", "the contract was deployed as the configuration demands")
+    QUESTION = ("question", "the proof is about the requested round and client")
+    CONTRACT = ("contract", "the proof is about the trusted contract and chain")
+    DEPLOYMENT = ("deployment", "the contract was deployed with this configuration")
     CODE = ("code", "the contract has the ledger's code")
-    CONFIGURATION = ("configuration", "the configuration is the run's")
-    HEAD = ("head", "the head that is trusted commits to the round")
-    DECISION = ("decision", "what was decided is what the head commits to")
-    SEED = ("seed", "the seed is the round's")
-    COMMITTEE = ("committee", "the committee is the one that was elected or drawn")
-    BANS = ("bans", "the bans from before the round are these, and no others")
-    SAMPLING = ("sampling", "nobody is ranked whom the seed does not sample")
-    COMMITMENTS = ("commitments", "the commitments are those that the contract took")
-    COMMITMENT = ("commitment", "the update is the one that the client committed to")
-    AUTHOR = ("author", "the commitment is signed by the client, for this contract and chain")
-    RECORD = ("record", "the record is the one that was voted for")
-    BASE = ("base", "the record is of this round, and of commitments that the contract took")
-    CLOSING = ("closing", "the record is of the commitments up to the closing block")
-    DROPOUT = ("dropout", "the reason for the drop-out fits the commitments")
-    REVEAL = ("reveal", "the record's updates are those that were ranked")
+    CONFIGURATION = ("configuration", "the configuration belongs to the run")
+    HEAD = ("head", "the trusted head commits to the round")
+    DECISION = ("decision", "the head commits to this decision")
+    SEED = ("seed", "the seed belongs to the round")
+    COMMITTEE = ("committee", "this committee was elected or drawn")
+    BANS = ("bans", "exactly these clients were banned before the round")
+    SAMPLING = ("sampling", "the seed samples every ranked client")
+    COMMITMENTS = ("commitments", "the contract accepted these commitments")
+    COMMITMENT = ("commitment", "the client committed to this update")
+    AUTHOR = ("author", "the client signed the commitment, for this contract and chain")
+    RECORD = ("record", "the committee voted for this record")
+    BASE = ("base", "the record belongs to this round, and to commitments on the chain")
+    CLOSING = ("closing", "the record covers the commitments up to the closing block")
+    DROPOUT = ("dropout", "the reason for the dropout fits the commitments")
+    REVEAL = ("reveal", "the record's updates were ranked")
     UPDATES_ROOT = (
         "updates root",
-        "client, update, rank, distance and acceptance are in the updates root",
+        "the updates root covers client, update, rank, distance and acceptance",
     )
-    SCORES_ROOT = ("scores root", "the counted score vectors are those of the scores root")
-    OUTCOME_PLACE = ("outcome place", "the chain holds the end of the round where the proof says")
-    COMMITMENT_PLACE = ("commitment place", "the chain holds the commitment where the proof says")
-    STATEMENT = ("statement", "what the proof claims is what follows from it")
-    EARLIER_RESULT = ("earlier result", "the model that came before is the one that was voted for")
-    OPENED_BLOCK = ("opened block", "the round opened in the block that the bundle says")
-    EVENT_PLACES = (
-        "event places",
-        "the chain holds every event where the bundle says, and no others",
-    )
-    REPLAYED_HEAD = ("replayed head", "the round's transactions lead to the head that the path has")
-    PARTS = ("parts", "nothing is in the bundle that nobody asked for")
+    SCORES_ROOT = ("scores root", "the scores root covers the counted score vectors")
+    OUTCOME_PLACE = ("outcome place", "the chain holds the end of the round at this place")
+    COMMITMENT_PLACE = ("commitment place", "the chain holds the commitment at this place")
+    STATEMENT = ("statement", "the proof's content leads to its claim")
+    EARLIER_RESULT = ("earlier result", "the committee voted for the previous model")
+    OPENED_BLOCK = ("opened block", "the round opened in this block")
+    EVENT_PLACES = ("event places", "the chain holds exactly these events, at these places")
+    REPLAYED_HEAD = ("replayed head", "the round's transactions lead to the path's head")
+    PARTS = ("parts", "the bundle contains no needless part")
 
 
 class Caveat(_CodeWithSentence):
@@ -99,52 +96,50 @@ class Caveat(_CodeWithSentence):
 
     NOTHING_TRUSTED = (
         "nothing trusted",
-        "neither a head nor a contract is trusted, so that nothing is proven",
+        "no head and no contract is trusted, so nothing is proven",
     )
     CONTRACT_UNPROVEN = (
         "contract unproven",
-        "a head alone does not say of which contract and chain it is",
+        "a head alone does not prove its contract and chain",
     )
     PLACES_UNPROVEN = (
         "places unproven",
-        "a head alone does not say in which blocks and transactions it was",
+        "a head alone does not prove its blocks and transactions",
     )
     CLOSING_CERTIFIED = (
         "closing certified",
-        "a head alone does not say in which blocks commitments were taken; that those up to "
-        "the closing block count is what the committee certified",
+        "a head alone does not prove the blocks of commitments; the committee certified that "
+        "those up to the closing block count",
     )
-    NOT_FINAL = ("not final", "the chain may still take back what this rests on")
+    NOT_FINAL = ("not final", "the chain may still revert the blocks that this depends on")
     DISTANCES_CERTIFIED = (
         "distances certified",
-        "the committee certified the distance; whether it is the true one is for an audit or "
-        "a round bundle",
+        "the committee certified the distance; only an audit or a round bundle can verify it",
     )
     MODEL_CERTIFIED = (
         "model certified",
-        "the committee certified the model; whether it holds the update with this weight is "
-        "for an audit or a round bundle",
+        "the committee certified the model; only an audit or a round bundle can verify that it "
+        "contains the update with this weight",
     )
     ABSENCE_CERTIFIED = (
         "absence certified",
-        "that the payload was missing is what the committee certified; nobody can prove it",
+        "the committee certified that the payload was missing; this cannot be proven",
     )
     MALFORMED_CERTIFIED = (
         "malformed certified",
-        "that the payload is no update is what the committee certified; the payload itself "
-        "would prove it",
+        "the committee certified that the payload is not an update; only the payload proves it",
     )
     SILENCE_UNPROVEN = (
         "silence unproven",
-        "the record has no scores of this member; that it sent none nobody can prove",
+        "the record has no scores of this member; that it sent none cannot be proven",
     )
     RECORD_LACKING = (
         "record lacking",
-        "the round's record is not in the proof, so that what only it says is not known",
+        "the proof lacks the round's record, so facts that only the record holds are unknown",
     )
     AUTHOR_LACKING = (
         "author lacking",
-        "the client's signature of its commitment is not in the proof",
+        "the proof lacks the client's signature of its commitment",
     )
 
 
@@ -308,9 +303,9 @@ def _committee_on_path(basis: RoundBasis) -> VerificationStep:
 
 _SENTENCES: dict[AuditOutcome, str] = {
     AuditOutcome.PASSED: "PROVEN: {}",
-    AuditOutcome.FAILED: "CONTRADICTED: the proof does not hold, which says: {}",
-    AuditOutcome.INCOMPLETE: "NOT PROVEN: nothing contradicts, but not everything could be "
-    "checked: {}",
+    AuditOutcome.FAILED: "CONTRADICTED: the proof's claim does not hold: {}",
+    AuditOutcome.INCOMPLETE: "NOT PROVEN: no contradiction was found, but not everything could "
+    "be checked: {}",
 }
 
 

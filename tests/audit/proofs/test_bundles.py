@@ -58,7 +58,7 @@ def test_every_round_passes_against_the_head_and_the_contract(
         for trusted in (newest, facts[number]):
             found = checked(path, trusted)
             assert found.outcome is AuditOutcome.PASSED, found.as_dict()
-            assert found.sentence == f"PASSED: round {number} was checked whole, and is true"
+            assert found.sentence == f"PASSED: every check of round {number} passed"
 
 
 def test_rounds_find_what_audits_find(

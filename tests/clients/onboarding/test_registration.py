@@ -175,7 +175,7 @@ def test_a_window_closed_before_finality_takes_nobodys_commitment(chain: Embedde
     assert lag.closed_too_early(65) is None
     said = lag.closed_too_early(64)
     assert said is not None
-    assert "block 6 is the newest final one, 64 behind block 70" in said
+    assert "the newest final block, 6, is 64 blocks behind block 70" in said
     assert "--confirmations N, well under 64" in said
 
 
@@ -184,7 +184,7 @@ def test_a_given_depth_overrides_the_chains_finality(chain: EmbeddedChain) -> No
     assert finality_lag(chain, 3).closed_too_early(4) is None
     for depth in (4, 12):
         said = finality_lag(chain, depth).closed_too_early(4)
-        assert "takes commitments for 4 blocks only" in (said or "")
+        assert "accepts commitments for only 4 blocks" in (said or "")
 
 
 def test_commitments_final_after_the_first_view_are_reported() -> None:
@@ -192,6 +192,6 @@ def test_commitments_final_after_the_first_view_are_reported() -> None:
     final, newest = (Block(n, bytes(32), bytes(32), 1_000 + 12 * n) for n in (7, 9))
     lag = FinalityLag(final, newest)
     assert lag.seen_too_late(25) is None
-    assert "is 24 s older than the newest one, and the first view begins 24 s after" in (
+    assert "is 24 s older than the newest block, and the first view begins 24 s after" in (
         lag.seen_too_late(24) or ""
     )

@@ -33,8 +33,7 @@ SOME_FAULTS = (
 )
 ONE_ROUND = replace(ROOMY, rounds=1)
 ABSTAINS = (
-    "does not vote in round 1: its vote journal was started after the round's commitments had "
-    "closed"
+    "does not vote in round 1. Its vote journal started after the round's commitments had closed"
 )
 
 

@@ -40,7 +40,7 @@ def test_a_service_reports_runs_as_far_as_it_knows_them(home: Path, api: tuple[s
     assert succeeds("runs", "list", *api, "--json").json == [own | {"configuration": None}]
     people = succeeds("runs", "list", *api).out
     assert f"runs of {api[1].rstrip('/')}" in people
-    assert "It knows no run on the memory ledger" in people
+    assert "The service has no runs on the memory ledger" in people
     shown = succeeds("runs", "show", "run", *api, "--json").json
     settings, chain = shown.pop("settings"), shown.pop("chain")
     assert shown == own | {"configuration": None}
@@ -67,7 +67,7 @@ def test_a_proof_from_a_service_needs_a_head_or_contract(
     nothing = cmfl(*asked, *api)
     assert nothing.code == 3
     assert nothing.out.startswith("NOT PROVEN: ")
-    assert "neither a head nor a contract is trusted" in nothing.out
+    assert "no head and no contract is trusted" in nothing.out
     assert cmfl(*asked, *api, "--head", "0x" + "5c" * 32).code == 3
 
 

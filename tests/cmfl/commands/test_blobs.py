@@ -125,13 +125,13 @@ def test_rounds_name_pruned_payloads_and_the_audit_is_incomplete(tmp_path: Path)
     active = {entry["client"] for entry in (*parts["updates"], *parts["committee"])}
     gone = sorted(active - accepted)
     sentence = (
-        f"Of 10 payloads {len(gone)} are not stored here, those of clients "
-        f"{', '.join(map(str, gone))}: what depends on them is reported, but cannot be checked."
+        f"{len(gone)} of 10 payloads are not stored here, from clients "
+        f"{', '.join(map(str, gone))}. Values that depend on them are shown, but cannot be checked."
     )
     assert sentence in succeeds("rounds", "show", 1, *home).out.splitlines()
     assert succeeds("rounds", "explain", 1, *home, "--json").json["sentences"][-1] == sentence
     report = cmfl("audit", *home)
     assert report.code == 3
     assert f"round 1, client {gone[0]}: the payload 0x" in report.out
-    assert "INCOMPLETE: nothing contradicts, but steps 5, 6 lack what to check by" in report.out
+    assert "INCOMPLETE: no contradiction was found, but steps 5, 6 lack inputs" in report.out
     assert " 9 the model, bit for bit               passed" in report.out

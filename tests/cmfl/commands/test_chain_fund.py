@@ -210,7 +210,7 @@ def test_a_sender_who_owns_too_little_is_told(
     assert result.code == 2
     assert "not enough" in result.out
     assert "12 clients" in result.out
-    assert "each transaction has a block of its own there" in result.out
+    assert "this chain puts each transaction into its own block" in result.out
 
 
 def test_the_homes_own_chain_costs_nothing(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_run_ends_with_the_head_for_people_and_for_programs(tmp_path: Path) -> N
 
 
 def test_a_finished_run_is_resumed_without_a_round(copy: Path) -> None:
-    assert "run had ended with round 5 already" in succeeds("run", "--home", copy, "--resume").out
+    assert "run had already ended with round 5" in succeeds("run", "--home", copy, "--resume").out
     found = succeeds("run", "--home", copy, "--resume", "--json").json
     assert (found["round"], found["rounds_now"], found["last"]) == (ROUNDS, 0, None)
 
@@ -194,7 +194,7 @@ def test_doctor_misses_the_model_of_the_newest_round(copy: Path) -> None:
 
 def test_doctor_finds_block_damage_only_by_replaying_it(copy: Path) -> None:
     before = succeeds("doctor", "--home", copy, "--deep").out
-    assert "every block run again" in before
+    assert "every block re-executed" in before
     assert re.search(r"^ok   blobs +[0-9]+ blobs, [0-9.]+ MB, each hashed$", before, re.MULTILINE)
     with closing(sqlite3.connect(copy / "chain.sqlite")) as file, file:
         file.execute("DELETE FROM logs WHERE id = (SELECT min(id) FROM logs)")
@@ -239,7 +239,7 @@ def test_doctor_fails_on_a_taken_port_that_is_asked_for(tmp_path: Path) -> None:
         succeeds("doctor", "--home", tmp_path, "--port", port)
         taken.listen()
         assert failing(tmp_path, "--port", port) == {
-            "port": f"{port} is taken: give cmfl serve another with --port"
+            "port": f"{port} is in use; give cmfl serve another port with --port"
         }
 
 
@@ -330,7 +330,7 @@ def test_a_run_is_shown_with_its_settings(home: Path) -> None:
     assert (settings["protocol.clients"], settings["malice.members.silent"]) == ("14", "2")
     assert settings["data.name"] == '"digits"'
     people = succeeds("runs", "show", "run", "--home", home).out
-    assert f"audit --home {home} --run run proves the decisions" in people
+    assert f"audit --home {home} --run run verifies the decisions" in people
     assert "malice.members.silent" in people
 
 
@@ -351,7 +351,7 @@ def test_a_head_unknown_to_the_chain_is_reported_loudly(copy: Path) -> None:
     write_rows(copy, [*rows, rows[-1] | {"round": ROUNDS + 1, "head": forged}])
     result = cmfl(*show, "--json")
     assert (result.code, result.json["chain"]["outcome"]) == (1, "missing")
-    assert "on the chain that round has not ended: " in result.err
+    assert "that round has not ended on the chain: " in result.err
 
     write_rows(copy, rows[:-1])
     assert succeeds(*show, "--json").json["chain"]["outcome"] == "matches", "a round not yet noted"
@@ -370,7 +370,7 @@ def test_a_chain_that_is_not_here_is_not_asked(two: Path) -> None:
 
 
 def test_a_run_below_its_floor_is_pointed_out(two: Path) -> None:
-    sentence = "WARNING: attacked ends below its floor, the accuracy of always answering the"
+    sentence = "WARNING: attacked ends below its floor, the accuracy of always predicting the"
     assert sentence in succeeds("runs", "list", "--home", two).out
     assert sentence in succeeds("runs", "show", "attacked", "--home", two).out
     assert "WARNING" not in succeeds("runs", "show", "run", "--home", two).out

@@ -231,7 +231,7 @@ def test_a_refused_publication_loses_no_result(audited: Audited, tmp_path: Path)
         refused = cmfl(*asked, "--blobs", url, "--report", report)
     assert refused.code == 2
     assert "upload-refused" in refused.err
-    assert "of the attestations 0 are in the mailbox" in refused.err
+    assert "--sign: 0 attestations are in the mailbox" in refused.err
     assert refused.err.count("\n") == 1
     assert "updates same" in refused.out
     assert "attestations signed" not in refused.out

@@ -33,7 +33,7 @@ def test_deploying_again_changes_nothing(tmp_path: Path) -> None:
     assert set(before) == {"config.toml", "deployment.json", "run.lock"}
     assert (files(tmp_path), blocks(tmp_path)) == (before, 2)
     assert people.splitlines()[0] == f"contract {found['address']} on chain {found['chain_id']}"
-    assert f"go on with: cmfl run --home {tmp_path} --run run --resume" in people
+    assert f"continue with: cmfl run --home {tmp_path} --run run --resume" in people
     assert succeeds("run", "--home", tmp_path, "--resume", "--json").json["round"] == 1
     assert succeeds(*arguments, "--json").json == found
 

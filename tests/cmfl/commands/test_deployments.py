@@ -113,14 +113,14 @@ def test_rows_that_the_chain_contradicts_are_broken(node: list[object], tmp_path
     later = json.loads(lines[-1]) | {"round": PLAYED + 1, "head": f"0x{'5c' * 32}"}
     metrics.write_text("\n".join([*lines, json.dumps(later), ""]))
     found = checks(home, *node, code=1)["run run"]
-    assert f"after round {PLAYED + 1}, and on the chain that round has not ended" in found
+    assert f"after round {PLAYED + 1}, and that round has not ended on the chain" in found
     metrics.write_text("\n".join([lines[0], "{damaged", ""]))
     assert "run run" in checks(home, *node), "a resume makes damaged rows again"
 
 
 def test_a_run_that_workers_elsewhere_play_is_healthy(coordinator: Path, head: str) -> None:
     found = checks(coordinator)
-    assert "its workers play it" in found["run run"]
+    assert "its workers run it" in found["run run"]
     assert f"in round {PLAYED + 1} of {ROUNDS}" in found["run run"]
     row = listed(coordinator)
     assert (row["rounds"], row["of"], row["head"]) == (PLAYED, ROUNDS, head)
@@ -159,7 +159,7 @@ def test_a_run_on_a_node_that_is_not_named_has_no_rounds(
     node: list[object], tmp_path: Path
 ) -> None:
     home = tmp_path / "home"
-    assert checks(home)["run run"] == f"{UNREAD} {node[-1]}: give --rpc-url to look there"
+    assert checks(home)["run run"] == f"{UNREAD} {node[-1]}; to check it, give --rpc-url"
     row = listed(home)
     assert (row["rounds"], row["head"], row["of"]) == (None, None, ROUNDS)
     assert "--rpc-url" in row["unread"]
@@ -195,7 +195,7 @@ def test_an_auditor_needs_a_node_and_no_home(coordinator: Path, tmp_path: Path) 
         node = ["--rpc-url", server.url, "--chain-id", chain.chain_id]
         found = checks(tmp_path / "none", *node)
     assert found["node"].startswith(f"chain {node[-1]}, block ")
-    assert found["account"].startswith("none: ")
+    assert found["account"].startswith("none; ")
 
 
 def training_rows(*arguments: str | Path) -> list[dict[str, object]]:
@@ -214,7 +214,7 @@ def test_doctor_says_how_the_clients_of_a_configuration_would_train(tmp_path: Pa
         "linear 64 to 10: one matrix for each client, in one call",
     }
     (plain,) = training_rows(*home, "--set", "training.path=plain")
-    assert str(plain["found"]).startswith("plain path, as the configuration says; left open")
+    assert str(plain["found"]).startswith("plain path, as configured; auto")
 
 
 def test_doctor_says_what_is_wrong_with_a_configuration(tmp_path: Path) -> None:

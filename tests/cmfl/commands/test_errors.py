@@ -218,7 +218,7 @@ def test_a_missing_blob_leaves_the_audit_incomplete_and_is_named(copy: Path) -> 
     result = cmfl("audit", "--home", copy)
     assert (result.code, result.err) == (3, "")
     assert digest in result.out
-    assert "\nINCOMPLETE: nothing contradicts, but steps " in result.out
+    assert "\nINCOMPLETE: no contradiction was found, but steps " in result.out
     report = cmfl("audit", "--home", copy, "--json")
     assert (report.code, report.json["outcome"]) == (3, "incomplete")
 

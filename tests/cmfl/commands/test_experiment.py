@@ -83,7 +83,7 @@ def test_a_cell_is_reproducible_and_its_home_can_be_kept(out: Path, tmp_path: Pa
     home = tmp_path / "home"
     audit = ("experiment", "audit", *SMALL[:1], CELL, "--quick", "--out", out, "--home", home)
     text = succeeds(*audit).out
-    assert f"{CELL} came out again: the same head, and all its numbers" in text
+    assert f"{CELL} is reproduced: the head and all numbers are the same" in text
     assert "PASSED: all ten steps hold for all 1 rounds" in text
     assert succeeds("rounds", "list", "--home", home, "--json").json
     assert refusal(*audit) == f"--home {home}: exists; name a new folder"
@@ -141,8 +141,8 @@ def test_all_leaves_out_by_name_what_cannot_be_played_here(
     assert result.code == 0
     assert result.out.startswith("grids-alpha-on-digits: 1 new rows in ")
     assert "scikit-learn's digits replace digits_by_writer.npz" in result.err
-    left_out = [line for line in result.err.splitlines() if line.startswith("cmfl: left out: ")]
-    assert [line.split()[4].rstrip(":") for line in left_out] == ["normal-sent140", "theorem"]
+    left_out = [line for line in result.err.splitlines() if line.startswith("cmfl: skipped: ")]
+    assert [line.split()[3].rstrip(":") for line in left_out] == ["normal-sent140", "theorem"]
     assert left_out[0].endswith("fetch it with: cmfl data fetch all DIR")
     assert "kind 'theorem' needs absent.theorem, which is not installed" in left_out[1]
 

@@ -147,7 +147,7 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]
             patch.setenv("CMFL_CHAIN_ID", str(DEFAULT_CHAIN_ID))
             gather = next_command(registered, "the deployer continues with")
             gathered = succeeds(*gather).out
-            deployed = succeeds(*next_command(gathered, "go on with")).out
+            deployed = succeeds(*next_command(gathered, "continue with")).out
             clients = succeeds("registry", "show", "registry.json", "--json").json["clients"]
             richest = [clients[client]["address"] for client in (0, 1)]
             succeeds("chain", "fund", *richest, "--amount", 1, *node)
@@ -341,7 +341,7 @@ def test_an_account_pays_for_as_many_rounds_as_it_can() -> None:
     # 3,424,000 gas are seven rounds of 450,000 and a rest.
     state, said = checks.funds(least, price, most, 9)
     assert state is CheckState.WARNING
-    assert "about 7 of the 9 rounds" in said
+    assert "about 7 of the 9 remaining rounds" in said
     assert checks.funds(9 * checks.ROUND_GAS * price, price, most, 9)[0] is CheckState.OK
 
 
@@ -404,7 +404,7 @@ def test_a_deployment_opens_round_1_in_the_agreed_block(
         with monkeypatch.context() as patched:
             patched.setattr("cmfl.commands.deploy.time.sleep", _interrupt)
             cut = cmfl(*deploy, far)
-        assert (cut.code, f"waits to open round 1 in block {far}" in cut.err) == (130, True)
+        assert (cut.code, f"waiting to open round 1 in block {far}" in cut.err) == (130, True)
         manifest = json.loads((home / "runs/fed/deployment.json").read_text())
         ledger = CommitteeLedger(chain, manifest["address"], manifest["block"])
         assert ledger.opening(1) is None
@@ -455,7 +455,7 @@ def test_a_worker_that_is_asked_to_leave_is_waited_for(
     with worker.held():
         result = cmfl("leave", "--folder", worker.path, "--no-wait")
         assert (result.code, result.out) == (0, "")
-        assert "the worker ends after its round" in result.err
+        assert "the worker stops after its round" in result.err
         assert worker.leave.exists()
 
 
@@ -478,7 +478,7 @@ def test_a_run_with_predictable_seeds_needs_an_explicit_option(
     gather = ["registry", "gather", entries, "--out", registry, *AGREED, *settings_of(*short)]
     assert 'protocol.beacon = "none"' in refusal(*gather)
     assert not registry.exists()
-    deploy = next_command(succeeds(*gather, allowed).out, "go on with")
+    deploy = next_command(succeeds(*gather, allowed).out, "continue with")
     monkeypatch.setenv("CMFL_PRIVATE_KEY", TEST_KEYS[0].hex())
     monkeypatch.chdir(tmp_path)
     deploy += map(str, federation.node)
@@ -486,7 +486,7 @@ def test_a_run_with_predictable_seeds_needs_an_explicit_option(
     assert not (tmp_path / "cmfl-home").exists()
     data = samples_file(tmp_path / "own.npz", 10)
     monkeypatch.setenv("CMFL_DATA", str(data))
-    join = next_command(succeeds(*deploy).out, "each owner goes on with")
+    join = next_command(succeeds(*deploy).out, "each owner continues with")
     # A block more than the window has.
     account = federation.clients[0]["address"]
     succeeds("chain", "fund", account, "--amount", 1, *federation.node)
@@ -498,7 +498,7 @@ def test_a_run_with_predictable_seeds_needs_an_explicit_option(
     assert states(taken := cmfl(*join))["run"] == "ok"
     assert allowed in taken.json["command"]
     assert states(taken)["contract"] == "warning"
-    assert "round 1 has taken no commitments since block" in found(taken, "contract")
+    assert "round 1 has accepted no commitments since block" in found(taken, "contract")
 
 
 def test_too_few_owners_are_told_the_least_federation(
@@ -538,7 +538,7 @@ def test_owners_play_their_run_by_the_commands_that_are_printed(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CMFL_DATA", str(own_samples(federation, tmp_path)))
-    join = next_command(federation.printed[-1], "each owner goes on with")
+    join = next_command(federation.printed[-1], "each owner continues with")
     joined = succeeds(*join, *federation.key(*range(OWNERS))).out
     # Of its accounts two own something: one of these pays for all.
     played = cmfl(*next_command(joined, "start with"), "--poll", 0.05, "--json")

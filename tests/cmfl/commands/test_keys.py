@@ -47,11 +47,11 @@ def test_a_new_key_is_its_owners_alone_and_never_overwritten(
     assert "a key is never overwritten" in refusal(*arguments)
     assert keystore.read_bytes() == before
     assert succeeds("keys", "show", "--keystore", keystore).out == (
-        f"{found['address']} of {keystore}\n"
+        f"{found['address']} from {keystore}\n"
     )
     shown = ["keys", "show", "--keystore", keystore, "--prove", "--password-file", password]
     assert succeeds(*shown, "--json").json == found | {"is_proven": True}
-    assert succeeds(*shown).out == f"{found['address']} of {keystore}: it signs\n"
+    assert succeeds(*shown).out == f"{found['address']} from {keystore}: signature valid\n"
     other = succeeds("keys", "new", "--keystore", tmp_path / "other.json", *arguments[4:], "--json")
     assert other.json["address"] != found["address"]
 

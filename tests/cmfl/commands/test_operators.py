@@ -111,8 +111,8 @@ def test_deploy_prints_a_command_that_continues(url: str, tmp_path: Path) -> Non
     options = [*node, *keystore_in(tmp_path, TEST_KEYS[2])]
     rounds = ("--set", "protocol.rounds=1")
     people = succeeds("deploy", "--preset", "smoke", *rounds, "--home", home, *options).out
-    (line,) = (line for line in people.splitlines() if line.startswith("go on with: "))
-    _, *words = shlex.split(line.removeprefix("go on with: "))
+    (line,) = (line for line in people.splitlines() if line.startswith("continue with: "))
+    _, *words = shlex.split(line.removeprefix("continue with: "))
     assert succeeds(*words, "--json").json["round"] == 1
     assert not (home / "chain.sqlite").exists()
 
@@ -289,13 +289,13 @@ def test_doctor_looks_at_the_node_its_contract_and_the_account(url: str, tmp_pat
     found = succeeds("doctor", "--home", home, *node, *keystore[:2], "--json").json
     rows = {row["check"]: row["found"] for row in found}
     assert rows["node"].startswith(f"chain {DEFAULT_CHAIN_ID}, block ")
-    assert rows["account"].startswith(f"{address_of(TEST_KEYS[4])} of ")
+    assert rows["account"].startswith(f"{address_of(TEST_KEYS[4])} from ")
     assert rows["account"].endswith(" ETH")
     assert rows["run run"] == f"contract {manifest['address']}, in round 1 of 5"
     # The same run where its contract is not.
     alone = {row["check"]: row for row in succeeds("doctor", "--home", home, "--json").json}
     assert alone["run run"]["found"] == (
-        f"is on chain {DEFAULT_CHAIN_ID}: give --rpc-url to look there"
+        f"is on chain {DEFAULT_CHAIN_ID}; to check it, give --rpc-url"
     )
     other = tmp_path / "other.sqlite"
     with EmbeddedChain.create(other, clock=lambda: 1.0) as chain, RpcServer(chain) as server:
@@ -308,7 +308,10 @@ def test_doctor_names_poor_accounts_and_a_missing_one(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     doctor = ["doctor", "--home", tmp_path, "--rpc-url", url, "--chain-id", DEFAULT_CHAIN_ID]
-    assert "none: to write there, give --keystore or set CMFL_PRIVATE_KEY" in succeeds(*doctor).out
+    assert (
+        "none; to send transactions, give --keystore or set CMFL_PRIVATE_KEY"
+        in succeeds(*doctor).out
+    )
     keystore = keystore_in(tmp_path, bytes([9] * 32))
     poor = f"has 0 ETH on chain {DEFAULT_CHAIN_ID}; send some"
     result = cmfl(*doctor, *keystore[:2])
@@ -318,7 +321,8 @@ def test_doctor_names_poor_accounts_and_a_missing_one(
     assert (again.code, poor in again.out, "09" * 32 in again.out) == (1, True, False)
     monkeypatch.setenv("CMFL_PRIVATE_KEY", TEST_KEYS[0].hex())
     assert (
-        f"{address_of(TEST_KEYS[0])} of the variable CMFL_PRIVATE_KEY has" in succeeds(*doctor).out
+        f"{address_of(TEST_KEYS[0])} from the variable CMFL_PRIVATE_KEY has"
+        in succeeds(*doctor).out
     )
 
 

@@ -125,7 +125,7 @@ def test_a_document_of_a_run_is_confirmed(
     assert (code, result["outcome"], result["state"]) == (0, "passed", "current")
     assert (result["kind"], result["round"]) == (kind, ROUNDS)
     assert (result["differences"], result["notes"]) == ([], [])
-    sentence = f"PASSED, current: {kind}: every field is what the run leads to after round 5"
+    sentence = f"PASSED, current: {kind}: every field matches the run after round 5"
     assert result["sentence"] == sentence
 
 

@@ -67,11 +67,11 @@ def test_received_files_are_verified_against_a_head_without_a_home(
     nowhere = ("--home", tmp_path)
     assert succeeds(*asked, "--head", head, *nowhere).out.startswith("PROVEN: ")
     found = succeeds("verify", "bundle", bundle, "--head", head, *nowhere)
-    assert found.out.startswith(f"PASSED: round {used[0]} was checked whole")
+    assert found.out.startswith(f"PASSED: every check of round {used[0]} ")
     for arguments in (asked, ("verify", "bundle", bundle)):
         nothing = cmfl(*arguments, *nowhere)
         assert nothing.code == 3
-        assert "neither a head nor a contract is trusted" in nothing.out
+        assert "no head and no contract is trusted" in nothing.out
         other = cmfl(*arguments, *nowhere, "--head", "0x" + "00" * 32)
         assert other.code == 3
 
@@ -154,9 +154,9 @@ def test_an_audit_builds_on_an_earlier_report_and_says_so(home: Path, earlier: P
     assert (found["outcome"], found["whole"], found["rounds"]) == ("passed", False, 5)
     assert (found["built_on"]["rounds"], found["built_on"]["audits"]) == (5, 1)
     text = succeeds("audit", "--home", home, "--since", again).out
-    assert "Rounds 1 to 5 by 2 earlier audits, which this one trusts: sha256 of its" in text
+    assert "This audit trusts 2 earlier audits for rounds 1 to 5: sha256 of its" in text
     assert text.rstrip().endswith(
-        "PASSED: nothing has ended since the earlier audit, which this one trusts"
+        "PASSED: no round has ended since the earlier audit, which this audit trusts"
     )
 
 

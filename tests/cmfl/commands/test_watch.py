@@ -56,7 +56,7 @@ def test_each_stage_has_its_line() -> None:
             "round 2: election, view 2, primary 7; late: 7 (reply)",
         ),
         ({"stage": "deciding"}, "round 2: both votes are certified, the decision is pending"),
-        ({"stage": "exhausted"}, "round 2: all views failed, can be abandoned from block 17 on"),
+        ({"stage": "exhausted"}, "round 2: all views failed, can be abandoned from block 17"),
     ):
         clients = changed.get("clients") or [client | {"late_since": None}]
         assert rounds.line_of(answer(**changed | {"clients": clients})) == line

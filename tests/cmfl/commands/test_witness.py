@@ -105,7 +105,7 @@ def witnessed(published: Published, _cosigned: None) -> Published:
 def test_a_witnessed_run_passes_and_names_its_witnesses(witnessed: Published) -> None:
     done = witnessed.audited("home")
     assert done.code == 0, done
-    assert "A quorum of witnesses (W0, W1) says that as of " in done.out
+    assert "A quorum of witnesses (W0, W1) confirms that the log " in done.out
     assert witnessed.audited("home", "--json", "--strict").json["witnessed"]["rounds"] == 3
 
 
@@ -113,7 +113,7 @@ def test_a_rolled_back_home_is_refused(witnessed: Published) -> None:
     assert cmfl("audit", "--home", witnessed.folder / "older").code == 0
     done = witnessed.audited("older")
     assert done.code == 1
-    assert "has signed 3 rounds of this run; in truth 2 have ended here" in done.out
+    assert "signed 3 rounds of this run; in fact only 2 have ended here" in done.out
 
 
 def test_a_forked_chain_file_is_refused(witnessed: Published) -> None:
@@ -175,7 +175,7 @@ def test_no_checkpoint_at_all_is_not_checkable(witnessed: Published) -> None:
     write_policy(witnessed.folder, witnessed.key, ("http://127.0.0.1:9", "http://127.0.0.1:9"))
     done = witnessed.audited("home")
     assert done.code == 3
-    assert "no quorum of witnesses stands for this run: http://127.0.0.1:9: unreachable" in done.out
+    assert "no quorum of witnesses confirms this run: http://127.0.0.1:9: unreachable" in done.out
 
 
 def test_one_witness_less_than_the_quorum_is_not_checkable(witnessed: Published) -> None:
@@ -209,7 +209,7 @@ def test_a_document_is_held_against_witnesses_too(witnessed: Published, tmp_path
         assert cmfl(*checked, witnessed.folder / "older", *more).code == 1
         done = cmfl(*checked, witnessed.folder / "home", *more)
         assert done.code == 0, done
-        assert "it has gone on" in done.out
+        assert "the run has continued" in done.out
     write_policy(witnessed.folder, witnessed.key, ("http://127.0.0.1:9", "http://127.0.0.1:9"))
     done = cmfl(
         *("verify", "attestation", tmp_path / "home", "--home", witnessed.folder / "home"),
@@ -249,7 +249,7 @@ def test_a_log_is_verified_file_by_file(witnessed: Published, tmp_path: Path) ->
     own = witnessed.folder / "log"
     with log_at(own) as url:
         done = succeeds("log", "verify", url, "--log", witnessed.key)
-    assert "3 rounds, and every file hashes" in done.out
+    assert "3 rounds, and every file matches its hash" in done.out
     assert "  round 3" in done.out.splitlines()
     damaged = tmp_path / "log"
     shutil.copytree(own, damaged)
@@ -265,8 +265,8 @@ def test_a_log_is_verified_file_by_file(witnessed: Published, tmp_path: Path) ->
 def test_a_log_is_compared_with_a_home_round_by_round(witnessed: Published) -> None:
     log = (witnessed.folder / "log", "--log", witnessed.key)
     same = succeeds("log", "compare", *log, "--home", witnessed.folder / "home")
-    assert "3 rounds are the same" in same.out
-    for home, sentence in (("older", "ends with round 2"), ("forked", "round 1 is another")):
+    assert "3 of 3 ended rounds" in same.out
+    for home, sentence in (("older", "ends with round 2"), ("forked", "round 1 differs")):
         done = cmfl("log", "compare", *log, "--home", witnessed.folder / home)
         assert done.code == 1
         assert sentence in done.out

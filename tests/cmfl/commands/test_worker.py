@@ -238,8 +238,10 @@ def test_ends_at_once_when_it_is_told_to(served: Served, tmp_path: Path) -> None
         result = cmfl(*served.worker(tmp_path, 0), "--metrics-port", 0, "--log-format", "json")
     assert result.code == 0
     events = [json.loads(line)["event"] for line in result.err.splitlines()]
-    assert "ends on request" in events
-    assert any(event.startswith("answers Prometheus on port ") for event in events), "which one"
+    assert "stops on request" in events
+    assert any(event.startswith("serves Prometheus metrics on port ") for event in events), (
+        "which one"
+    )
     found = json.loads((tmp_path / "status.json").read_text())
     assert found["stand"] == "ended"
 
@@ -288,7 +290,7 @@ def test_one_process_plays_a_run_that_a_stranger_audits(
     shown = succeeds("worker", "--status", "--folder", tmp_path, "--json").json
     assert not shown["is_running"]
     assert shown["head"] == told["head"]
-    assert "does not run, ended" in succeeds("worker", "--status", "--folder", tmp_path).out
+    assert "not running, ended" in succeeds("worker", "--status", "--folder", tmp_path).out
     # Nothing of any home: the node, the store, and what is installed without the extra `clients`.
     where = (*served.node, "--address", served.address, "--blobs", store)
     monkeypatch.setitem(sys.modules, "torch", None)
@@ -310,18 +312,18 @@ def test_a_worker_waiting_for_its_node_says_so(tmp_path: Path) -> None:
     said |= {"roles": {}, "view": None, "troubles": {}}
     with folder.held():
         show = ("worker", "--status", "--folder", tmp_path)
-        begins = f"runs as process {os.getpid()}, starting; no round is known yet\n"
+        begins = f"running as process {os.getpid()}, starting; no round is known yet\n"
         assert succeeds(*show).out == begins, "nothing was ever said in this folder"
         folder.status.write_text(json.dumps(said))
         assert succeeds(*show).out == begins, "what was said was another process's"
         shown = succeeds(*show, "--json").json
         assert (shown["is_running"], shown["pid"], shown["round"]) == (True, os.getpid(), None)
         assert not shown["was_killed"]
-        assert "the worker ends after its round" in cmfl("leave", "--no-wait", *show[2:]).err
-    assert "does not run, ended; round 6, block 9, the run is finished" in succeeds(*show).out
+        assert "the worker stops after its round" in cmfl("leave", "--no-wait", *show[2:]).err
+    assert "not running, ended; round 6, block 9, the run is finished" in succeeds(*show).out
     folder.status.write_text(json.dumps(said | {"stand": "running", "is_finished": False}))
     killed = cmfl(*show)
     assert (killed.code, killed.err) == (1, "")
-    assert killed.out == "does not run, was killed while running; round 6, block 9\n"
+    assert killed.out == "not running, killed while running; round 6, block 9\n"
     killed = cmfl(*show, "--json")
     assert (killed.code, killed.json["is_running"], killed.json["was_killed"]) == (1, False, True)
