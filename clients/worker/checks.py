@@ -311,7 +311,7 @@ class PreflightChecks:
             mailbox = mailbox_at(place.text, uploads)
             boards = (mailbox.listed(uploads.domain, number, kind) for kind in EnvelopeKind)
             sentence = (
-                f"{place.shown} is readable: {sum(map(len, boards))} letters,  round {number}"
+                f"{place.shown} is readable: {sum(map(len, boards))} messages of round {number}"
             )
             if place.kind is LocationKind.FOLDER:
                 _try_folder(folder_at("mailbox", place), self.probe)
