@@ -206,7 +206,7 @@ class CopyingMember(LyingMember):
 
 
 class FalseReferenceMember(FaultyMember):
-    """Member that scores with an update 100 times as long as its own; see `wild_reference`."""
+    """Member that scores with a wild update, 100 times as long as the honest one."""
 
 
 class SilentMember(FaultyMember):
@@ -334,7 +334,7 @@ class LateTrainer(Trainer):
 
 
 class StrayClient(Trainer):
-    """Client that commits in rounds in which it is not active."""
+    """Client that commits even when it is not active."""
 
     def commit(self, chain: ChainView, update: Payload | None) -> list[Action]:
         if update is not None:

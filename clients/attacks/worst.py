@@ -411,9 +411,7 @@ ATTACKS: tuple[UpdateAttack, ...] = (
         source="Target: the fastest way to a model of false labels under the rule (ours)",
     ),
     joint_attack(
-        noise,
-        factor=Factor(30.0, 0.0, 90.0),
-        source="Noise: a step to a target, hidden in noise (ours)",
+        noise, factor=Factor(30.0, 0.0, 90.0), source="Noise: a step hidden in noise (ours)"
     ),
     *(
         joint_attack(partial(_worst, aim), name=f"worst-{name}", sends=_SENDS[aim], source=_SEARCH)

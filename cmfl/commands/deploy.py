@@ -409,9 +409,7 @@ def _require_ahead(head: int, number: int | None) -> None:
 
 def _open_in_block(chain: ChainWriter, number: int, document: RunDocument, paths: RunPaths) -> None:
     """Wait, and send the last registration: any account can, and choose the first seed by it."""
-    console.complain(
-        f"waiting to open round 1 in block {number}; if interrupted, repeat the command"
-    )
+    console.complain(f"waiting to open round 1 in block {number}; if stopped, repeat the command")
     ledger = connect(chain, read_run_manifest(paths))
     # `chain.mine` would make a test node jump to the block.
     while ledger.state().round == 0 and chain.head().number < number - 1:

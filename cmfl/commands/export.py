@@ -201,9 +201,7 @@ def table(
             if target.remote is None:
                 raise
             raise ServiceError(f"the {name} do not fit their table: {error}") from error
-    console.print_written(
-        out, f"the {name} of {history.address}, not verified; run cmfl audit to verify"
-    )
+    console.print_written(out, f"the {name} of {history.address}, not verified (see cmfl audit)")
 
 
 export_app.command("attestation")(attestation)

@@ -133,11 +133,7 @@ class ClientRoundsAnswer(Answer):
 class DigestPlace(Response):
     """One place of a digest."""
 
-    kind: Annotated[
-        str,
-        doc("role of the digest"),
-        fields.one_of(map(fields.name_of, DigestKind)),
-    ]
+    kind: Annotated[str, doc("its role there"), fields.one_of(map(fields.name_of, DigestKind))]
     round: Annotated[fields.RoundNumber | None, doc("null for what belongs to the deployment")]
     client: Annotated[fields.Client | None, doc("its client; null if it belongs to none")]
     links: fields.Links

@@ -308,10 +308,7 @@ def test_doctor_names_poor_accounts_and_a_missing_one(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     doctor = ["doctor", "--home", tmp_path, "--rpc-url", url, "--chain-id", DEFAULT_CHAIN_ID]
-    assert (
-        "none; to send transactions, give --keystore or set CMFL_PRIVATE_KEY"
-        in succeeds(*doctor).out
-    )
+    assert "none; to send transactions, give --keystore or set CMFL" in succeeds(*doctor).out
     keystore = keystore_in(tmp_path, bytes([9] * 32))
     poor = f"has 0 ETH on chain {DEFAULT_CHAIN_ID}; send some"
     result = cmfl(*doctor, *keystore[:2])
@@ -320,10 +317,7 @@ def test_doctor_names_poor_accounts_and_a_missing_one(
     again = cmfl(*doctor)
     assert (again.code, poor in again.out, "09" * 32 in again.out) == (1, True, False)
     monkeypatch.setenv("CMFL_PRIVATE_KEY", TEST_KEYS[0].hex())
-    assert (
-        f"{address_of(TEST_KEYS[0])} from the variable CMFL_PRIVATE_KEY has"
-        in succeeds(*doctor).out
-    )
+    assert f"{address_of(TEST_KEYS[0])} from the variable CMFL_" in succeeds(*doctor).out
 
 
 def test_the_option_to_keep_detects_other_runs(home: Path) -> None:

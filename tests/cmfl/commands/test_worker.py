@@ -239,9 +239,7 @@ def test_ends_at_once_when_it_is_told_to(served: Served, tmp_path: Path) -> None
     assert result.code == 0
     events = [json.loads(line)["event"] for line in result.err.splitlines()]
     assert "stops on request" in events
-    assert any(event.startswith("serves Prometheus metrics on port ") for event in events), (
-        "which one"
-    )
+    assert any(event.startswith("serves Prometheus metrics on ") for event in events), "which one"
     found = json.loads((tmp_path / "status.json").read_text())
     assert found["stand"] == "ended"
 
