@@ -44,7 +44,7 @@ def glove(tmp_path: Path) -> Path:
     [
         (DataChoice("digit"), "unknown data set 'digit'; known are digits, digits-by-writer, "),
         (DataChoice("digits", options={"test_share": 1.0}), r"data\.options\.test_share: .* less"),
-        (DataChoice("sent140"), r"data\.options\.glove is required \(the path of GloVe"),
+        (DataChoice("sent140"), r"data\.options\.glove is required \(Path of the GloVe"),
     ],
 )
 def test_an_invalid_name_or_setting_is_refused_before_reading(choice: Any, sentence: str) -> None:

@@ -113,7 +113,7 @@ def test_anchors_are_read_by_python_and_tokens_by_openssl(anchored: Anchored) ->
     where, root, folder = (anchored.folder / name for name in ("home", "ca.pem", "token"))
     for held, by in (
         (anchored.folder / "block", f"which must have the hash {anchored.block_hash}."),
-        (folder, "by a token of CN=Authority."),
+        (folder, "a token of CN=Authority."),
     ):
         report = package.audit(where, anchors=held, tsa_root=root, progress=False)
         assert report.passed
