@@ -203,7 +203,7 @@ WitnessPolicyFile = Annotated[Path | None, WITNESS_POLICY]
 
 @dataclass(frozen=True, slots=True)
 class WitnessOptions:
-    """Whom to ask what they have seen of a run."""
+    """The witnesses whose cosignatures a run needs."""
 
     witness_policy: WitnessPolicyFile = None
     checkpoint: Annotated[
@@ -276,7 +276,7 @@ class RoundRange(Span):
 
 @dataclass(frozen=True, slots=True)
 class EvidenceOptions(HistoryOptions):
-    """A contract of which chain and blobs are read, the blobs from any place or service."""
+    """A contract whose chain and blobs are read, the blobs from any place or service."""
 
     blobs: BlobsAt = None
     api_timeout: ApiTimeout = API_SECONDS

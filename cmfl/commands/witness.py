@@ -153,7 +153,7 @@ def publish(
 
 @dataclass(frozen=True, slots=True)
 class AnchorChain(sender.CappedSenderOptions):
-    """A node of any chain; the variable of a node's URL is for that of the run's own chain."""
+    """A node of any chain; the variable of a node's URL names the node of the run's own chain."""
 
     rpc_url: Annotated[str | None, "Node of the anchor's chain.", Option(is_eager=True)] = None
 
