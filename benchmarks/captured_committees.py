@@ -8,15 +8,14 @@ trainers. Beside them are runs of the preset `robust` that have rows.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from statistics import fmean
 
 import numpy as np
 
 from benchmarks.harness import ROWS, keep_table
+from benchmarks.paper.tables import PRESET, MethodRuns, certifying
 from clients.experiments.report import DASH, markdown
-from clients.experiments.rows import read_experiments
-from ledger.protocol.parameters import replies_needed
+from clients.experiments.rows import ExperimentRows, read_experiments
 from ledger.protocol.types import Quorum
 
 CLIENTS, RATES, ROUNDS = (60, 300), (0.2, 0.3, 0.4), 40
@@ -26,11 +25,6 @@ HEADS = (
     *("C of active", "K", "to certify: `paper`, `bft`", "20%", "30%", "40%", "30%, `bft`"),
     *("recorded runs", "accuracy, worst attack", "distances a round"),
 )
-
-
-def certifying(members: int, quorum: Quorum = Quorum.PAPER) -> int:
-    """Return how many members can certify any model: a primary and its replies."""
-    return replies_needed(members, quorum) + 1
 
 
 def captured(
@@ -51,17 +45,16 @@ def captured(
 
 def recorded(experiment: str, sizes: tuple[int, int]) -> tuple[str, str]:
     """Return how many attacked runs have a captured committee, and the least mean accuracy."""
-    rows, finals = read_experiments(ROWS), defaultdict(list)
-    for run in rows[experiment].cells if experiment in rows else ():
-        place = (run.method, run.extra.get("committee"), run.extra.get("trainers"))
-        if run.malicious and place == ("CMFL-III-calibrated", *sizes):
-            is_captured = max(run.malicious_members or (0,)) >= certifying(sizes[0])
-            finals[run.condition].append((run.final or 0.0, is_captured))
-    runs = [run for of in finals.values() for run in of]
-    if not runs:
+    rows = read_experiments(ROWS).get(experiment, ExperimentRows())
+    own = [
+        run
+        for run in rows.cells
+        if (run.method, run.extra.get("committee"), run.extra.get("trainers")) == (PRESET, *sizes)
+    ]
+    if not any(run.malicious for run in own):
         return DASH, DASH
-    worst, attack = min((fmean(final for final, _ in of), name) for name, of in finals.items())
-    return f"{sum(hit for _, hit in runs)} of {len(runs)}", f"{worst:.3f}, {attack}"
+    runs = MethodRuns(own)
+    return runs.captured, f"{fmean(runs.finals(runs.worst).values()):.3f}, {runs.worst}"
 
 
 def table() -> list[str]:

@@ -13,15 +13,23 @@ from functools import cached_property
 from pathlib import Path
 from statistics import median
 
-from benchmarks.captured_committees import certifying
 from benchmarks.paper.claims import final, never_aggregated
 from benchmarks.paper.verdict import Claim, Measure, Results, Scenario
 from clients.experiments.definition import Setting, definition_named, names
 from clients.experiments.figures import correlation
 from clients.experiments.plan import values_of
-from clients.experiments.report import DASH, captured_share, format_estimate, markdown, overview
+from clients.experiments.report import (
+    DASH,
+    OVERVIEW,
+    captured_share,
+    format_estimate,
+    markdown,
+    overview_row,
+)
 from clients.experiments.rows import CellRow, ExperimentRows
 from clients.experiments.series import by_method, grouped, mean_and_error, paired
+from ledger.protocol.parameters import replies_needed
+from ledger.protocol.types import Quorum
 
 NONE, FEDAVG = "none", "FedAvg"
 PRESET, UNCALIBRATED = "CMFL-III-calibrated", "CMFL-III"
@@ -29,13 +37,16 @@ PRESET, UNCALIBRATED = "CMFL-III-calibrated", "CMFL-III"
 DIGITS = "robustness-worst"
 BETTER = " *"
 """Marks a value that a baseline exceeds."""
-
-
 LIMITS = (
     *("attackers", "setting", "worst attack", "accuracy under it", "not calibrated", "no attack"),
     *("FedAvg, no attack", "the same at its best rate", "least run", "captured runs"),
     "best other method, its worst attack",
 )
+
+
+def certifying(members: int, quorum: Quorum = Quorum.PAPER) -> int:
+    """Return how many members can certify any model: a primary and its replies."""
+    return replies_needed(members, quorum) + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,15 +305,15 @@ def _sizes(preset: str, settings: Sequence[Setting] = ()) -> str:
 
 def experiments_table(rows: Mapping[str, ExperimentRows]) -> list[str]:
     """Return all experiments with links to their pages; some may have no rows yet."""
-    head, rule, *played = overview(rows)
-    linked = {line.split(" | ")[1]: line for line in played}
-    lines = [
-        linked[name].replace(f" {name} ", f" [`{name}`]({name}.md) ", 1)
-        if name in linked
-        else f"| {definition_named(name).number or DASH} | `{name}` | no rows yet | | | |"
-        for name in names()
-    ]
-    return [head, rule, *lines]
+    lines = []
+    for name in names():
+        if of := rows.get(name):
+            number, _, *counts = overview_row(name, of)
+            lines.append([number, f"[`{name}`]({name}.md)", *counts])
+        else:
+            number = str(definition_named(name).number or DASH)
+            lines.append([number, f"`{name}`", "no rows yet", "", "", ""])
+    return markdown(OVERVIEW, lines)
 
 
 METHODS = (FEDAVG, "Median", "TrMean", "Krum", "MultiKrum", "CMFL-I", "CMFL-II")
@@ -368,12 +379,12 @@ def science_tables(
 ) -> dict[str, list[str]]:
     """Return each table of README and docs that follows from rows, by the name of its figure."""
     missing = ["| no rows yet |", "| --- |"]
-    names = ("worst.30%", "worst.40%", "tuned", "limits", "targets", "costs")
+    from_worst = ("worst.30%", "worst.40%", "tuned", "limits", "targets", "costs")
     tables = {
         "science.experiments": experiments_table(rows),
         "paper.figures": paper_table(rows, claims),
         **official_tables(rows),
-        **{f"science.{name}": missing for name in names},
+        **{f"science.{name}": missing for name in from_worst},
     }
     if DIGITS in rows:
         tables["science.limits"] = limits_table(rows)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 DASH = "–"  # noqa: RUF001 - a dash
 """The entry of a table where there is no cell."""
+OVERVIEW = ("number", "experiment", "cells", "tuning runs", "audits passed", "CPU minutes")
 CALM = "no attackers"
 
 
@@ -59,16 +60,17 @@ def report(rows: Mapping[str, ExperimentRows]) -> str:
 
 def overview(rows: Mapping[str, ExperimentRows]) -> list[str]:
     """Return the table of all experiments: cells, tuning runs, audits and CPU time."""
-    head = ["number", "experiment", "cells", "tuning runs", "audits passed", "CPU minutes"]
-    table = []
-    for name, of in rows.items():
-        cpu_seconds = sum(row.seconds.cpu for row in (*of.cells, *of.trials))
-        audits = [cell.ledger.verdict for cell in of.cells if cell.ledger is not None]
-        passed = f"{sum(verdict == 'passed' for verdict in audits)} of {len(audits)}"
-        number = DASH if of.cells[0].number is None else str(of.cells[0].number)
-        told = [number, name, str(len(of.cells)), str(len(of.trials))]
-        table.append([*told, passed if audits else "none", f"{cpu_seconds / 60:.1f}"])
-    return markdown(head, table)
+    return markdown(OVERVIEW, [overview_row(name, of) for name, of in rows.items()])
+
+
+def overview_row(name: str, of: ExperimentRows) -> list[str]:
+    """Return the columns `OVERVIEW` of one experiment with rows."""
+    cpu_seconds = sum(row.seconds.cpu for row in (*of.cells, *of.trials))
+    audits = [cell.ledger.verdict for cell in of.cells if cell.ledger is not None]
+    passed = f"{sum(verdict == 'passed' for verdict in audits)} of {len(audits)}"
+    number = DASH if of.cells[0].number is None else str(of.cells[0].number)
+    counts = [str(len(of.cells)), str(len(of.trials)), passed if audits else "none"]
+    return [number, name, *counts, f"{cpu_seconds / 60:.1f}"]
 
 
 def learning_rates(

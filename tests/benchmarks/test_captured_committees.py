@@ -8,8 +8,9 @@ from functools import cache
 import pytest
 
 from benchmarks import captured_committees as committees
-from benchmarks.captured_committees import captured, certifying, recorded
+from benchmarks.captured_committees import captured, recorded
 from benchmarks.harness import MEASURED
+from benchmarks.paper.tables import certifying
 from clients.configuration.tested_regime import chance_of_at_least
 from clients.experiments.rows import read_experiments
 from ledger.protocol.types import Quorum
