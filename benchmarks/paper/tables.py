@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
@@ -37,6 +38,9 @@ PRESET, UNCALIBRATED = "CMFL-III-calibrated", "CMFL-III"
 DIGITS = "robustness-worst"
 BETTER = " *"
 """Marks a value that a baseline exceeds."""
+CLEAN_STEPS = (FEDAVG, "FedAvg-trainers", UNCALIBRATED, PRESET)
+CLEAN_PARTS = ("of it: members do not train", "of it: rule", "of it: calibration")
+"""Methods from FedAvg to the preset, and what each step costs without attackers."""
 LIMITS = (
     *("attackers", "setting", "worst attack", "accuracy under it", "not calibrated", "no attack"),
     *("FedAvg, no attack", "the same at its best rate", "least run", "captured runs"),
@@ -218,6 +222,9 @@ def targets_table(rows: Mapping[str, ExperimentRows]) -> list[str]:
         ("loss without attackers", "0.007", f"{clean:.3f}", clean <= 0.007),
     ]
     told = [[what, bound, found, "yes" if met else "no"] for what, bound, found, met in lines]
+    steps = [setting.runs[method].finals(NONE) for method in CLEAN_STEPS]
+    for part, (before, after) in zip(CLEAN_PARTS, pairwise(steps), strict=True):
+        told.append([part, "", f"{-_paired_mean(after, before):.3f}", ""])
     return markdown(("preset `robust`, digits, 30% attackers", "bound", "found", "met"), told)
 
 

@@ -61,11 +61,13 @@ def test_a_better_baseline_marks_the_value_that_it_exceeds() -> None:
 
 
 def test_targets_are_met_or_missed_by_the_paired_loss() -> None:
-    met = targets_table(played(("FedAvg", 0.93, 0.5), (PRESET, 0.925, 0.901)))
-    assert [line.rpartition(" | ")[2] for line in met[2:]] == ["yes |"] * 4
-    missed = targets_table(played(("FedAvg", 0.94, 0.5), (PRESET, 0.93, 0.87)))
-    assert [line.rpartition(" | ")[2] for line in missed[2:]] == ["no |"] * 4
+    between = ("FedAvg-trainers", 0.939, 0.5), ("CMFL-III", 0.937, 0.8)
+    met = targets_table(played(("FedAvg", 0.93, 0.5), *between, (PRESET, 0.925, 0.901)))
+    assert [line.rpartition(" | ")[2] for line in met[2:6]] == ["yes |"] * 4
+    missed = targets_table(played(("FedAvg", 0.94, 0.5), *between, (PRESET, 0.93, 0.87)))
+    assert [line.rpartition(" | ")[2] for line in missed[2:6]] == ["no |"] * 4
     assert "| 0.070, strong | no |" in missed[2]
+    assert [line.split("|")[3].strip() for line in missed[6:]] == ["0.001", "0.002", "0.007"]
 
 
 def test_an_experiment_without_rows_is_listed() -> None:
