@@ -179,7 +179,7 @@ class Arena:
                 state.delete_account(account)
         return described(computation) | {
             "state root": state._account_db.make_state_root(),  # type: ignore[attr-defined]
-            "kept": state.get_transient_storage(self.contract, 1),
+            "kept": int.from_bytes(state.get_transient_storage(self.contract, 1)),  # "" is 0
         }
 
     def compare(self, code: bytes, gas: int, **options: Any) -> dict[str, Any]:

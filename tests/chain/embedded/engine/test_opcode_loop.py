@@ -123,6 +123,7 @@ def compare_alone(arena: Arena, opcode: int, pairs: list[tuple[int, ...]]) -> No
     is_static=st.booleans(),
 )
 @example(code=looped(push(3) + bytes([op.POP]), 300), gas=GAS, data=b"", is_static=False)
+@example(code=bytes.fromhex("5f 6001 5d"), gas=GAS, data=b"", is_static=False)
 def test_random_programs_have_the_same_outcome(
     arena: Arena, code: bytes, gas: int, data: bytes, is_static: bool
 ) -> None:
