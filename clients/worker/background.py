@@ -63,7 +63,7 @@ class ChainClock:
     """An estimate of the chain's time: no clock is trusted.
 
     It is never behind a seen block, never goes back, and advances by the machine's steady clock.
-    Only the time of a dropped block is forgotten, which may have been far in the future.
+    Two times may be far in the future and are forgotten: a dropped block's, the wall clock's.
 
     The offset to the steady clock comes from the newest `COUNTED_BLOCKS`: the block seen soonest
     after its time stamp. A block with its parent's second does not count, since a node whose clock
