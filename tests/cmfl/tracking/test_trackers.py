@@ -269,6 +269,7 @@ def session_of(
         logged(opened, home, TrackingSession(configuration.track, said.append), verdict) as run,
     ):
         run.go_on(watch)
+    __import__("wandb").teardown()  # as at the end of a process: the next one goes on
     yield said
 
 
