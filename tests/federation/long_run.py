@@ -252,7 +252,7 @@ class LongRun:
         return None
 
     def _wait_for_recoveries(self) -> None:
-        while self._recoveries.are_any:
+        while self._recoveries.open:
             with suppress(ChainError):
                 self._newest = self._ledger.state().round
             self._recoveries.look(self._newest)
