@@ -33,10 +33,12 @@ from cmfl.commands import FAILED, InterruptedCommand, console, sender
 from cmfl.commands.options import MaxFee, MaxTip
 from cmfl.commands.process import handled_with
 from ledger.chain.ports import require_plain_sender
+from ledger.history.fields import phase_name
 from ledger.io.home import DISK
 from ledger.protocol.encoding import checksum
 from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.signing import KeySigner
+from ledger.protocol.types import Phase
 
 if TYPE_CHECKING:
     from clients.worker.process import WorkerTarget
@@ -214,8 +216,8 @@ def _lines(status: dict[str, Any], *, is_running: bool) -> Iterator[str]:
         done = [word for word in ("committed", "published") if role[word]]
         yield f"  client {client}: {role['role']}{''.join(f', {word}' for word in done)}"
     if status["view"] is not None:
-        phase, view = status["view"]["phase"], status["view"]["view"]
-        yield f"  phase {phase}, " + ("before its views" if view is None else f"view {view}")
+        phase, view = phase_name(Phase(status["view"]["phase"])), status["view"]["view"]
+        yield f"  {phase}, " + ("before its views" if view is None else f"view {view + 1}")
     for part, failure in status["troubles"].items():
         yield f"  {part}: {failure['says']} ({failure['times']} times)"
 

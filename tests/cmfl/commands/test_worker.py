@@ -319,9 +319,10 @@ def test_a_worker_waiting_for_its_node_says_so(tmp_path: Path) -> None:
         assert not shown["was_killed"]
         assert "the worker stops after its round" in cmfl("leave", "--no-wait", *show[2:]).err
     assert "not running, ended; round 6, block 9, the run is finished" in succeeds(*show).out
-    folder.status.write_text(json.dumps(said | {"stand": "running", "is_finished": False}))
+    said |= {"stand": "running", "is_finished": False, "view": {"phase": 2, "view": 0}}
+    folder.status.write_text(json.dumps(said))
     killed = cmfl(*show)
     assert (killed.code, killed.err) == (1, "")
-    assert killed.out == "not running, killed while running; round 6, block 9\n"
+    assert killed.out == "not running, killed while running; round 6, block 9\n  election, view 1\n"
     killed = cmfl(*show, "--json")
     assert (killed.code, killed.json["is_running"], killed.json["was_killed"]) == (1, False, True)
