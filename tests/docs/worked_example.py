@@ -52,11 +52,7 @@ from ledger.protocol.inputs import (
     training_seed,
     window_end,
 )
-from ledger.protocol.judgement import (
-    Judgement,
-    score_leaves,
-    update_leaves,
-)
+from ledger.protocol.judgement import Judgement, score_leaves, update_leaves
 from ledger.protocol.ledger_state import (
     BanLink,
     DecisionLink,
@@ -69,11 +65,7 @@ from ledger.protocol.parameters import Parameters
 from ledger.protocol.payloads import Payload, decode_q8, encode_q8
 from ledger.protocol.rules.selection import elect
 from ledger.protocol.signing import KeySigner, domain_separator, sign, typed_digest
-from ledger.protocol.training_replay import (
-    ReplayVerdict,
-    TrainingEnvironment,
-    replay_witness,
-)
+from ledger.protocol.training_replay import ReplayVerdict, TrainingEnvironment, replay_witness
 from ledger.protocol.types import (
     NO_DIGEST,
     ClientId,
@@ -146,12 +138,7 @@ def example() -> Example:
     registry = registry_of(CLIENTS)
     first = sha256(encoding.vector_bytes(FIRST_MODEL))
     document = RunDocument(
-        PARAMETERS,
-        registry,
-        first,
-        LAYOUT,
-        {"note": "a round worked by hand"},
-        data_root=DATA_ROOT,
+        PARAMETERS, registry, first, LAYOUT, {"note": "a round worked by hand"}, data_root=DATA_ROOT
     )
     run = encode_run(document)
     deployment, _ = deployment_of(PARAMETERS, sha256(run), registry, first)

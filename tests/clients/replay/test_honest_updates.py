@@ -25,15 +25,7 @@ from ledger.protocol.signing import sign
 from ledger.protocol.training_replay import TrainingEnvironment, replay_witness
 from ledger.protocol.types import Address, ClientId, Digest, Domain, EnvironmentStatement
 from ledger.storage.mailbox import MemoryMailbox
-from tests.clients.replay.support import (
-    CLEAN,
-    NOT_CHECKABLE,
-    OTHER,
-    SAME,
-    here,
-    repeated,
-    run_of,
-)
+from tests.clients.replay.support import CLEAN, NOT_CHECKABLE, OTHER, SAME, here, repeated, run_of
 
 if TYPE_CHECKING:
     from tests.clients.played import Played, Player
