@@ -27,7 +27,7 @@ from clients.datasets.own_samples import samples_digest_of
 from clients.models.registry import model_named
 from clients.registration import RegistryEntry, proposal_digest, signed_entry
 from clients.training.engine_factory import open_engine
-from clients.training.port import TrainingJob
+from clients.training.port import TrainedUpdate, TrainingJob
 from ledger.protocol.encoding import commitment_of, keccak256, sha256
 from ledger.protocol.inputs import simulated_salt, training_seed
 from ledger.protocol.signing import data_salt
@@ -101,17 +101,29 @@ def test_two_runs_of_one_key_show_whether_its_samples_changed(tmp_path: Path) ->
     assert owner_samples(another_run, None, same, owner(7))[1] != digest, "another key, unlinked"
 
 
-def commitments(datasets: tuple[Samples, ...]) -> tuple[Digest, ...]:
+def trained(datasets: tuple[Samples, ...], *settings: str) -> list[TrainedUpdate]:
     options = parse_settings(OwnOptions, agreed().data.options, "data.options")
     data = FederatedData("own", options.form(), datasets, datasets[0], collate=options.collate())
     model = model_named(agreed().model.name, data.form)
     jobs = [TrainingJob(index, training_seed(ROUND_SEED, CLIENT)) for index in range(len(datasets))]
     with open_engine(
-        model, data, agreed().training,
+        model, data, agreed(*settings).training,
         device="cpu", workers=1, path="plain", sets={}, rows=1,
     ) as engine:  # fmt: skip
         updates = engine.train(model.initial(named_stream(0, "model")), jobs)
-        return tuple(commitment_of(CLIENT, update.payload.digest) for update in updates)
+        return [update.copy() for update in updates]
+
+
+def commitments(datasets: tuple[Samples, ...]) -> tuple[Digest, ...]:
+    return tuple(commitment_of(CLIENT, update.payload.digest) for update in trained(datasets))
+
+
+def test_one_sample_and_one_step_reveal_the_sample() -> None:
+    """The step of softmax(W x + b) is (p - y) xᵀ for W and (p - y) for b."""
+    x = np.random.default_rng(0).random((1, 1, 2, 2), dtype=np.float32)
+    (update,) = trained((frozen_samples(x, np.array([1])),), "training.local_steps=1")
+    weights, biases = update.vector[:12].reshape(3, 4), update.vector[12:]
+    assert weights / biases[:, None] == pytest.approx(np.tile(x.reshape(4), (3, 1)), rel=1e-3)
 
 
 def test_whoever_repeats_the_training_can_test_guesses_without_the_salt() -> None:
