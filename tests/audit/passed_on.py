@@ -6,15 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TypeVar
 
-from ledger.chain.ports import (
-    Block,
-    ChainBase,
-    ChainReader,
-    Log,
-    LogQuery,
-    Receipt,
-    Transaction,
-)
+from ledger.chain.ports import Block, ChainBase, ChainReader, Log, LogQuery, Receipt, Transaction
 
 T = TypeVar("T")
 

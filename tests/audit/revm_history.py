@@ -9,14 +9,7 @@ from __future__ import annotations
 import contextlib
 from typing import Self
 
-from ledger.chain.ports import (
-    Block,
-    Log,
-    LogQuery,
-    Receipt,
-    Transaction,
-    TransactionRevertedError,
-)
+from ledger.chain.ports import Block, Log, LogQuery, Receipt, Transaction, TransactionRevertedError
 from ledger.protocol import encoding
 from ledger.protocol.errors import ChainError
 from tests.contracts.revm_chain import RevmChain

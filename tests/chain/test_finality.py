@@ -10,18 +10,8 @@ from pathlib import Path
 import pytest
 
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
-from ledger.chain.finality import (
-    AncestryCheck,
-    FinalityCheckpoints,
-    _thinned,
-    final_block,
-)
-from ledger.chain.ports import (
-    Block,
-    NotServedError,
-    ReorganisedError,
-    WrongChainError,
-)
+from ledger.chain.finality import AncestryCheck, FinalityCheckpoints, _thinned, final_block
+from ledger.chain.ports import Block, NotServedError, ReorganisedError, WrongChainError
 from ledger.chain.rpc.node import RpcReader, RpcSettings
 from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.io.parsing import MAX_RECORD_BYTES

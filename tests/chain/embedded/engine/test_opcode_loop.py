@@ -22,14 +22,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ledger.chain.embedded.engine import BlockStream, FastComputation
-from tests.chain.embedded.engine.programs import (
-    EDGES,
-    SENDER,
-    Arena,
-    looped,
-    programs,
-    push,
-)
+from tests.chain.embedded.engine.programs import EDGES, SENDER, Arena, looped, programs, push
 from tests.faults import times
 
 # py-evm says so of SELFDESTRUCT whenever it executes one.
