@@ -397,7 +397,7 @@ def _bound_holds(results: Results, place: Scenario) -> list[ClaimFinding]:
         for seed, cell in results.cells(place, method).items():
             path = theorem_of(cell)
             both = zip(path.get("error", ()), path.get("bound", ()), strict=False)
-            pairs = [(error, bound) for error, bound in both if bound is not None]
+            pairs = [(error, bound) for error, bound in both if None not in (error, bound)]
             if pairs:
                 error, bound = pairs[-1]
                 holds = all(value <= most for value, most in pairs)

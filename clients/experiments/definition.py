@@ -184,7 +184,7 @@ def _extended(values: Mapping[str, Any]) -> dict[str, Any]:
     own, base = dict(values), {}
     if "extends" in values:
         base = _extended(_values_of(str(own.pop("extends"))))
-    for key in {"methods", "conditions"} & own.keys():
+    for key in [key for key in ("methods", "conditions") if isinstance(own.get(key), list)]:
         tables = (*_packaged()[METHODS].get(key, []), *base.get(key, []))
         known = {table["name"]: table for table in tables}
         own[key] = [known.get(one, one) if isinstance(one, str) else one for one in own[key]]

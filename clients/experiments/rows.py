@@ -17,7 +17,7 @@ from math import isfinite
 from pathlib import Path, PurePosixPath
 from statistics import fmean
 from tempfile import TemporaryDirectory
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict  # pydantic asks for it before Python 3.12
@@ -30,15 +30,25 @@ from ledger.protocol.errors import ConfigurationError
 from ledger.protocol.types import PROTOCOL_VERSION
 
 SUFFIX = ".tar.xz"
+MAX_HEADER_BYTES = 2**16
 MAX_UNPACKED_BYTES = 8 * 2**30  # on disk: xz packs a gigabyte of one byte into 150 kB
+
+
+class _Member(tarfile.TarInfo):
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        member = super().frombuf(buf, encoding, errors)
+        if not member.isreg() and member.size > MAX_HEADER_BYTES:
+            raise tarfile.ReadError(f"a header of {member.size} bytes")  # tarfile reads it whole
+        return member
 
 
 @contextmanager
 def _unpacking(archive: Path) -> Iterator[tarfile.TarFile]:
     try:
-        with tarfile.open(archive, "r|xz") as packed:
+        with tarfile.open(archive, "r|xz", tarinfo=_Member) as packed:
             yield packed
-    except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
+    except (tarfile.TarError, lzma.LZMAError, EOFError, ValueError) as error:
         raise ConfigurationError(f"{archive} cannot be unpacked: {error}") from error
 
 
@@ -108,6 +118,7 @@ LAST_ROUNDS = 5
 """Measured rounds at the end whose mean accuracy is a cell's final one: single rounds are noisy."""
 MAX_ROWS_BYTES = 1 << 28
 DECIMALS = 6  # decimals of measured numbers in rows
+Count: TypeAlias = Annotated[int, Field(ge=0, lt=2**53)]
 PerRound: TypeAlias = tuple[float | None, ...]  # None where not measured, or not finite
 _STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -157,9 +168,9 @@ class Theorem(TypedDict):
 class Extra(TypedDict, total=False):
     """Sizes of a cell's rounds, and what its kind alone has."""
 
-    committee: int
-    trainers: int
-    participants: int
+    committee: Count
+    trainers: Count
+    participants: Count
     beside_accuracy: list[float | None]
     beside_loss: list[float | None]
     theorem: Theorem
@@ -228,13 +239,13 @@ class CellRow(_Played):
     floor: float | None
     final: float | None
     malicious_accepted: float | None
-    malicious_trained: tuple[int, ...]
-    malicious_members: tuple[int, ...] | None
-    malicious_aggregated: tuple[int, ...]
+    malicious_trained: tuple[Count, ...]
+    malicious_members: tuple[Count, ...] | None
+    malicious_aggregated: tuple[Count, ...]
     accepted_honest: float | None
-    times_aggregated: tuple[int, ...]
-    samples: tuple[int, ...]
-    malicious: tuple[int, ...]
+    times_aggregated: tuple[Count, ...]
+    samples: Annotated[tuple[Count, ...], Field(min_length=1)]
+    malicious: tuple[Count, ...]
     attack: str | None = None
     client_accuracy: PerRound | None
     bytes: Traffic = field(default_factory=Traffic)

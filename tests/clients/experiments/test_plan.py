@@ -330,7 +330,11 @@ def test_an_experiment_extends_another_and_overrides() -> None:
 
 @pytest.mark.parametrize(
     ("change", "value"),
-    [('extends = "nothing"', "'nothing'"), ('extends = "normal"\nmethods = ["none"]', "methods.0")],
+    [
+        ('extends = "nothing"', "'nothing'"),
+        ('extends = "normal"\nmethods = ["none"]', "methods.0"),
+        ('extends = "normal"\nmethods = 5', "methods"),
+    ],
 )
 def test_what_is_not_in_the_other_experiment_is_refused(change: str, value: str) -> None:
     with pytest.raises(ConfigurationError, match=value):

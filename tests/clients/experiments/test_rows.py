@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tarfile
+from io import BytesIO
 from math import inf, nan
 from pathlib import Path
 from random import Random
@@ -203,6 +204,15 @@ def test_a_damaged_archive_is_refused(out: Path) -> None:
         read_rows(out / "normal.jsonl")
     (out / "grids.tar.xz").write_bytes(b"no archive")
     with pytest.raises(ConfigurationError, match="cannot be unpacked"):
+        unpack(out, "grids")
+
+
+def test_a_long_header_of_an_archive_is_not_read(out: Path) -> None:
+    name = tarfile.TarInfo("name")
+    name.type, name.size = tarfile.GNUTYPE_LONGNAME, 2**17
+    with tarfile.open(out / "grids.tar.xz", "w:xz") as archive:
+        archive.addfile(name, BytesIO(bytes(name.size)))
+    with pytest.raises(ConfigurationError, match="a header of 131072 bytes"):
         unpack(out, "grids")
 
 
