@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, SupportsFloat, SupportsIndex, TypeVar
 
 from ledger.io.extras import missing_extra
+from ledger.io.home import naming
 from ledger.protocol.errors import CmflError, ConfigurationError
 
 if TYPE_CHECKING:
@@ -144,9 +145,10 @@ def _with_keywords(own: Signature, known: Mapping[str, Any]) -> Signature:
 
 def first_and_last(rounds: Sequence[int]) -> tuple[int, int]:
     """Return the two whole numbers that name a range of rounds."""
-    if len(rounds) != 2:
-        raise ConfigurationError(f"rounds = {rounds!r:.80}: must be the first and the last")
-    return int(rounds[0]), int(rounds[1])
+    rule = f"rounds = {rounds!r:.80}: must be the first and the last"
+    with naming(rule, (TypeError, ValueError)):
+        first, last = rounds
+        return int(first), int(last)
 
 
 def digest_of_head(head: str, argument: str = "head") -> Digest:

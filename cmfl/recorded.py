@@ -83,7 +83,7 @@ def make(target: Target, number: int, client: int) -> Proof:
 
 def read(path: Path) -> Proof:
     """Return the proof in a file."""
-    with naming(path):
+    with naming(path, (OSError, ValueError)):
         return Proof(read_file(path, MAX_PROOF_BYTES))
 
 

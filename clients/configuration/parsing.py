@@ -294,17 +294,17 @@ def configuration_from_document(
 ) -> Configuration:
     """Return the configuration of a run document, with paths and own code by `settings` alone."""
     experiment = document.experiment
-    data, model = _table(experiment, "data"), _table(experiment, "model")
+    data, model = table_of(experiment, "data"), table_of(experiment, "model")
     # The value of an option that is a path is a file's digest; a path could be any file here.
-    options = {k: v for k, v in _table(data, "options").items() if k not in PATH_OPTIONS}
-    partition = _table(data, "partition")
+    options = {k: v for k, v in table_of(data, "options").items() if k not in PATH_OPTIONS}
+    partition = table_of(data, "partition")
     values: dict[str, Any] = {
         "seed": experiment.get("seed"),
         "protocol": _protocol(document.parameters),
         "data": {"name": data.get("name"), "options": options, "partition": partition},
-        "model": {"name": model.get("name"), "options": _table(model, "options")},
-        "training": _table(experiment, "training"),
-        "malice": _table(experiment, "malice"),
+        "model": {"name": model.get("name"), "options": table_of(model, "options")},
+        "training": table_of(experiment, "training"),
+        "malice": table_of(experiment, "malice"),
     }
     if data_path is not None and data.get("name") != "own":
         values["data"]["path"] = str(data_path)
@@ -339,12 +339,12 @@ def configuration_from_document(
 def require_same_code(document: RunDocument, key: str, code: UserCode) -> None:
     """Reject code that is not the run document's, without running it."""
     section, _, name = key.partition(".")
-    here, bound = code.recorded(), _table(document.experiment, section)
+    here, bound = code.recorded(), table_of(document.experiment, section)
     if section == "protocol":
         rule = OwnRuleName.of(getattr(document.parameters, name))
         here, bound = {"sha256": code.digest().hex()}, {"sha256": rule.digest if rule else "none"}
     elif section == "malice":
-        bound = _table(_table(document.experiment, "sources"), "attack")
+        bound = table_of(table_of(document.experiment, "sources"), "attack")
     for kind, digest in here.items():
         if bound.get(kind) != digest:
             raise ConfigurationError(
@@ -416,7 +416,8 @@ def key_and_value(setting: str) -> tuple[str, str]:
     return key.strip(), value.strip()
 
 
-def _table(document: Mapping[str, Any], key: str) -> dict[str, Any]:
+def table_of(document: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """Return a copy of a table of a run document; an absent one is empty."""
     table = document.get(key, {})
     if not isinstance(table, dict) or not all(isinstance(name, str) for name in table):
         raise ConfigurationError(f"the run document's {key} is not a table")

@@ -49,6 +49,7 @@ from clients.datasets.own_columns import (
     column_roles,
     tokenizer_at,
 )
+from ledger.io.home import naming
 from ledger.io.user_code import as_configuration_error
 from ledger.protocol.errors import ConfigurationError
 
@@ -272,7 +273,8 @@ def _rows(layout: Layout, roles: ColumnRoles) -> Iterator[tuple[Mapping[str, Any
                 for batch in read_batches(file, roles.columns):
                     # A few rows at a time: one long text may stand in all of them.
                     for first in range(0, batch.num_rows, _ROWS_AT_ONCE):
-                        part = batch.slice(first, _ROWS_AT_ONCE).to_pylist()
+                        with naming(file, OverflowError):  # a date that Python lacks
+                            part = batch.slice(first, _ROWS_AT_ONCE).to_pylist()
                         yield from ((row, is_test) for row in part)
 
 

@@ -149,11 +149,20 @@ def own_parts(
     return data
 
 
+def disclosed_digests(document: RunDocument) -> bytes:
+    """Return the digests of all clients' samples, 32 bytes each; no bytes if none is disclosed."""
+    data = document.experiment.get("data")
+    digests = data.get(_DIGESTS, b"") if isinstance(data, dict) else b""
+    if not isinstance(digests, bytes):
+        raise ConfigurationError("the run document's data digests are not bytes")
+    return digests
+
+
 def _require_registered(
     document: RunDocument, client: ClientId, samples: Samples, salt: bytes
 ) -> None:
     """Reject other samples of an owner than it registered, if it disclosed their digest."""
-    disclosed = document.experiment.get("data", {}).get(_DIGESTS, b"")
+    disclosed = disclosed_digests(document)
     digests = [Digest(disclosed[at : at + 32]) for at in range(0, len(disclosed), 32)]
     counts = [registered.samples for registered in document.registry]
     if len(digests) != len(counts) or data_root(counts, digests) != document.data_root:

@@ -19,6 +19,7 @@ from clients.configuration.schema import Configuration
 from clients.datasets.federated_data import FederatedData, frozen_samples, named_stream
 from clients.datasets.own import OWN
 from clients.datasets.own_samples import (
+    disclosed_digests,
     own_parts,
     require_bound_files,
     require_bound_samples,
@@ -326,8 +327,7 @@ def _owned(
         except ConfigurationError as error:
             missing[client] = str(error)
             continue
-        disclosed: bytes = document.experiment.get("data", {}).get("digests", b"")
-        if disclosed[32 * client : 32 * client + 32] == NO_DIGEST:
+        if disclosed_digests(document)[32 * client : 32 * client + 32] == NO_DIGEST:
             unbound[client] = "its owner disclosed no digest of its samples"
         elif salt is None:
             unbound[client] = "the salt of its samples' digest is not given"

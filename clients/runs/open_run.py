@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from clients.configuration.loading import Owners, as_recorded
+from clients.configuration.parsing import table_of
 from clients.configuration.schema import Configuration
 from clients.datasets.federated_data import Samples
 from clients.models.model_file import encode_model, facts_of
@@ -136,10 +137,9 @@ def _require_bound(
 
 
 def _settings_of(document: RunDocument) -> tuple[Parameters, dict[str, Any]]:
-    settings = dict(document.experiment)
-    data = settings.pop("data", {})
-    settings.pop("model", None)
-    return document.parameters, settings | {"data": {**data, "sha256": None, "digests": None}}
+    data = table_of(document.experiment, "data") | {"sha256": None, "digests": None}
+    settings = {key: value for key, value in document.experiment.items() if key != "model"}
+    return document.parameters, settings | {"data": data}
 
 
 def _sets(configuration: Configuration, population: Population) -> dict[str, Samples]:

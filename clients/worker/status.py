@@ -17,7 +17,7 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 from clients.worker.background import WorkPart
 from ledger.io.home import DISK, JOURNAL, WRITING, HeldError, process_in, read_file, take_lock
 from ledger.io.http import names_this_host
-from ledger.io.parsing import parse_json
+from ledger.io.parsing import parse_json, refuse_constant
 from ledger.protocol.documents.envelope import Envelope, EnvelopeKind
 from ledger.protocol.encoding import checksum
 from ledger.protocol.errors import ConfigurationError
@@ -332,7 +332,7 @@ class StatusFile:
 def read_status(path: Path) -> dict[str, Any]:
     """Return the status that a worker wrote last."""
     try:
-        status = parse_json(read_file(path, MAX_STATUS_BYTES))
+        status = parse_json(read_file(path, MAX_STATUS_BYTES), refuse_constant)
     except FileNotFoundError as error:
         raise ConfigurationError(f"{path}: no worker has run on this folder") from error
     except (OSError, ValueError, RecursionError) as error:

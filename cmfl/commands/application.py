@@ -283,7 +283,7 @@ def _explained(error: Exception) -> tuple[int, str]:
     match error:
         case IncompleteLogsError(node=str()):
             code = INCOMPLETE  # another node may have them; from a file they are lost
-        case CmflError():
+        case _ if isinstance(error, CmflError) or message.startswith("Symlink loop"):  # resolve()
             pass
         case InterruptedCommand():
             code = interrupted_code()

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from functools import cache
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -132,6 +133,7 @@ KeyPassword = Annotated[
 ]
 
 MAX_KEYSTORE_BYTES = 100_000
+MAX_COST = 2**30  # product of the numbers of kdfparams; 2**26 are usual
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +243,7 @@ def keystore_key(keystore: Path, password_file: Path | None) -> bytes:
         return bytes(Account.decrypt(content, password))
     except (  # of a keystore that was written by hand
         *(ValueError, LookupError, TypeError, AttributeError, RecursionError),
-        *(OverflowError, MemoryError),
+        *(OverflowError, MemoryError, NotImplementedError),
     ) as error:
         if "MAC mismatch" in str(error):
             account = keystore_address(content)
@@ -257,11 +259,14 @@ def read_keystore(path: Path) -> dict[str, Any]:
     """Return the JSON of a keystore."""
     with naming(f"--keystore {path}: not JSON", ValueError):
         content = parse_json(read_text(path))
-    if not isinstance(content, dict) or not isinstance(
-        content.get("crypto", content.get("Crypto")), dict
-    ):
+    crypto = content.get("crypto", content.get("Crypto")) if isinstance(content, dict) else None
+    if not isinstance(crypto, dict):
         raise ConfigurationError(f"--keystore {path}: is not a keystore; it has no object 'crypto'")
-    return content
+    costs = crypto.get("kdfparams")
+    numbers = costs.values() if isinstance(costs, dict) else ()
+    if prod(number for number in numbers if isinstance(number, int)) > MAX_COST:
+        raise ConfigurationError(f"--keystore {path}: its kdfparams take too long: {costs}")
+    return dict(content)
 
 
 def keystore_address(content: dict[str, Any]) -> str | None:

@@ -180,7 +180,7 @@ def _print_status(own: WorkerFolder, *, json: bool) -> None:
     else:
         try:
             lines = list(_lines(status, is_running=is_running))
-        except (AttributeError, KeyError, TypeError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             message = f"{own.status}: a field of a status is wrong: {error}"
             raise ConfigurationError(message) from error
         console.print_lines(lines)

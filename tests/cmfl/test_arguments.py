@@ -44,7 +44,7 @@ INNER: list[tuple[str, dict[str, Any]]] = [
     ("compare", {"over": {5: [1]}}),
     ("open", {**NODE, "chain_id": "x"}),
     ("audit", {"checkpoints": [5]}),
-    ("coverage", {"rounds": ["x"]}),
+    *(("coverage", {"rounds": rounds}) for rounds in (["x"], 5)),
     ("coverage", {"auditors": [5]}),
     ("verify_training", {"client": ["x"]}),
 ]

@@ -25,12 +25,13 @@ MAX_RATIO = 100
 FREE_BYTES = 64 * 2**20
 """An archive that unpacks to more than this may unpack to at most `MAX_RATIO` times its size."""
 LONGEST_TEXT = 200
+LONGEST_HEADER = 1024  # of an array; NumPy parses it as Python
 TENSORS = ".safetensors"
 
 _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # an LZMA header orders any memory
 _DAMAGE = (
     *(zipfile.BadZipFile, zlib.error, tokenize.TokenError, SyntaxError, EOFError),
-    *(OSError, ValueError, LookupError),
+    *(OSError, ValueError, LookupError, TypeError),
     RuntimeError,  # encrypted members, and NotImplementedError: unknown zip features
 )
 
@@ -156,7 +157,9 @@ def _form(
     with archive.open(entry) as member:
         if npy_format.read_magic(member) != (1, 0):
             raise ValueError(f"{entry.filename}: not of version 1.0")
-        shape, by_column, dtype = npy_format.read_array_header_1_0(member)
+        shape, by_column, dtype = npy_format.read_array_header_1_0(
+            member, max_header_size=LONGEST_HEADER
+        )
         size = entry.file_size - member.tell()
     is_whole = size == math.prod(shape) * dtype.itemsize and min(shape, default=0) >= 0
     if not dtype.hasobject and not is_whole:

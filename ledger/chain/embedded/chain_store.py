@@ -214,6 +214,8 @@ class ChainStore:
 
     @classmethod
     def is_blank(cls, path: Path) -> bool:
+        if not path.is_file():
+            raise ChainError(f"{path}: is not a file")
         # A killed process's journal has to be rolled back before the file can be read. Otherwise
         # nothing is written: closing a writer would discard the rest of a damaged -wal.
         undo = _size_of(path.resolve(), "-journal")

@@ -56,7 +56,7 @@ class RpcMethods:
             "net_version": lambda: str(chain.chain_id),
             "eth_chainId": lambda: hex(chain.chain_id),
             "eth_syncing": lambda: False,
-            "eth_accounts": list,
+            "eth_accounts": [].copy,  # a list's type would take a parameter
             "eth_blockNumber": lambda: hex(chain.head().number),
             "eth_getBlockByNumber": lambda tag, whole=False: self._block(
                 _requested_number(tag), whole=whole

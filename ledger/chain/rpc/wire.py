@@ -59,6 +59,14 @@ def quantity(value: object) -> int:
     return int.from_bytes(_unhex(value, "a quantity"), "big")
 
 
+def place(value: object) -> int:
+    """Return the number of a block or log, which SQLite can hold."""
+    number = quantity(value)
+    if number >= 2**63:
+        raise MalformedAnswerError(f"not a place in a chain: {_shown(value)}")
+    return number
+
+
 def data(value: object, size: int | None = None) -> bytes:
     """Return bytes from `0x` and an even number of hex digits, of a given size if there is one."""
     if not isinstance(value, str) or len(value) % 2:
@@ -110,7 +118,7 @@ def block(value: object) -> ports.Block:
     """Return a block from its JSON form."""
     fields = members(value)
     return ports.Block(
-        number=quantity(fields.get("number")),
+        number=place(fields.get("number")),
         hash=data(fields.get("hash"), 32),
         parent_hash=data(fields.get("parentHash"), 32),
         timestamp=quantity(fields.get("timestamp")),
@@ -126,10 +134,10 @@ def log(value: object) -> ports.Log:
         address=address(fields.get("address")),
         topics=tuple(data(topic, 32) for topic in items(fields.get("topics"))),
         data=data(fields.get("data")),
-        block_number=quantity(fields.get("blockNumber")),
+        block_number=place(fields.get("blockNumber")),
         block_hash=data(fields.get("blockHash"), 32),
         transaction_hash=data(fields.get("transactionHash"), 32),
-        log_index=quantity(fields.get("logIndex")),
+        log_index=place(fields.get("logIndex")),
     )
 
 
@@ -142,7 +150,7 @@ def transaction(value: object) -> ports.Transaction:
         sender=address(fields.get("from")),
         to=None if to is None else address(to),
         input=data(fields.get("input")),
-        block_number=quantity(fields.get("blockNumber")),
+        block_number=place(fields.get("blockNumber")),
         nonce=quantity(fields.get("nonce")),
     )
 
@@ -153,7 +161,7 @@ def receipt(value: object) -> ports.Receipt:
     contract = fields.get("contractAddress")
     return ports.Receipt(
         transaction_hash=data(fields.get("transactionHash"), 32),
-        block_number=quantity(fields.get("blockNumber")),
+        block_number=place(fields.get("blockNumber")),
         status=quantity(fields.get("status")),
         gas_used=quantity(fields.get("gasUsed")),
         contract_address=None if contract is None else address(contract),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import sqlite3
@@ -83,6 +84,11 @@ class TestFilesThatAreNoChain:
         )
         connection.close()
         refused(path, ChainDamagedError, "does not have a chain's tables")
+
+    def test_a_pipe_is_refused(self, tmp_path: Path) -> None:
+        os.mkfifo(tmp_path / "pipe")
+        with pytest.raises(ChainError, match="is not a file"):
+            chain_store.ChainStore.is_blank(tmp_path / "pipe")
 
     def test_a_folder_is_refused(self, tmp_path: Path) -> None:
         refused(tmp_path, ChainError, "no such chain file")

@@ -25,7 +25,7 @@ from ledger.chain.ports import (
 from ledger.chain.rpc.node import RpcReader, RpcSettings
 from ledger.chain.rpc.rpc_chain import RpcChain
 from ledger.chain.rpc.server import RpcServer
-from ledger.chain.rpc.wire import AnswerTooLargeError, MalformedAnswerError
+from ledger.chain.rpc.wire import AnswerTooLargeError, MalformedAnswerError, place
 from ledger.protocol.errors import ChainError
 from tests.chain.rpc.scripted_node import BLOCK, Fault, Raw, ScriptedNode
 from tests.patience import PATIENCE_SECONDS
@@ -221,6 +221,10 @@ class TestMalformedAnswers:
             pytest.raises(MalformedAnswerError),
         ):
             reader(node)
+
+    def test_a_place_that_sqlite_cannot_hold_is_refused(self) -> None:
+        with pytest.raises(MalformedAnswerError):
+            place(hex(2**63))
 
     @pytest.mark.parametrize("found", [{}, [], "x", {"blockNumber": "0x1"}, {"blockNumber": {}}])
     def test_a_malformed_receipt_or_transaction_is_refused(self, found: object) -> None:

@@ -93,6 +93,7 @@ def test_a_reader_is_served_without_the_methods_that_write(
         ("eth_call", [{"to": "0x" + "11" * 20}, "0x99"]),
         ("eth_sendRawTransaction", ["0x02"]),
         ("evm_mine", ["0xffff"]),
+        ("eth_accounts", [5]),
     ],
 )
 def test_wrong_parameters_are_an_error(

@@ -102,6 +102,9 @@ def test_owners_who_disclose_a_digest_are_held_to_their_samples(tmp_path: Path) 
     forged = replace(document, data_root=NO_DIGEST)
     with pytest.raises(ConfigurationError, match="data_root does not match its data digests"):
         own_parts(told, forged, (ClientId(client),), mine, salts)
+    number = replace(document, experiment={**document.experiment, "data": {"digests": 5}})
+    with pytest.raises(ConfigurationError, match="are not bytes"):
+        own_parts(told, number, (ClientId(client),), mine, salts)
     undisclosed = document_of(registry_of())
     own_parts(told, undisclosed, (ClientId(client),), swapped, salts)
 

@@ -134,6 +134,7 @@ GOOD = npy(np.arange(5, dtype=np.uint8))
         GOOD.replace(b"(5,)", b"(999999999999,)"),
         GOOD.replace(b"\x01\x00", b"\x03\x00", 1),
         GOOD.replace(b"|u1", b"\xff\xfe!"),
+        GOOD.replace(b"'descr':", b"[]      :"),
     ],
 )
 def test_a_member_with_a_false_header_is_refused(tmp_path: Path, content: bytes) -> None:

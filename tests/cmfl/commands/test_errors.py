@@ -119,6 +119,11 @@ def test_a_home_without_a_chain_is_refused_for_reading(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_link_to_itself_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "chain.sqlite").symlink_to("chain.sqlite")
+    refusal("rounds", "list", "--home", tmp_path)
+
+
 def test_a_home_that_is_a_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "home"
     path.write_text("a file")
@@ -323,7 +328,9 @@ def test_a_node_needs_its_chain_id_and_a_sender(
         assert secret not in said
 
 
-@pytest.mark.parametrize("text", ["", "[]", "[" * 50_000, '{"version": 3, "crypto": {}}'])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "[" * 50_000, *(f'{{"version": {v}, "crypto": {{}}}}' for v in (1, 3))]
+)
 def test_a_keystore_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "key.json").write_text(text)
     (tmp_path / "password").write_text("swordfish\n")
@@ -345,10 +352,10 @@ def test_a_missing_keystore_or_password_is_refused(tmp_path: Path) -> None:
 
 def test_an_unreadable_keystore_is_no_internal_error(tmp_path: Path) -> None:
     (tmp_path / "password").write_text("swordfish")
-    work = {"c": 2**40, "prf": "hmac-sha256", "dklen": 32, "salt": "00"}
+    work = {"c": 2**31 - 1, "prf": "hmac-sha256", "dklen": 32, "salt": "00"}
     crypto = {"cipher": "aes-128-ctr", "kdf": "pbkdf2", "kdfparams": work}
     (tmp_path / "key.json").write_text(json.dumps({"version": 3, "crypto": crypto}))
-    assert "key.json: is not a keystore (iteration value" in refusal(*with_keystore(tmp_path))
+    assert "key.json: its kdfparams take too long" in refusal(*with_keystore(tmp_path))
     (tmp_path / "key.json").write_text("[" * 100_000)
     assert "key.json: not JSON: nested more than" in refusal(*with_keystore(tmp_path))
 

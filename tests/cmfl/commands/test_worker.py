@@ -300,8 +300,12 @@ def test_one_process_plays_a_run_that_a_stranger_audits(
 
 def test_a_status_that_nobody_wrote_is_refused(tmp_path: Path) -> None:
     assert "no worker has run" in refusal("worker", "--status", "--folder", tmp_path)
-    (tmp_path / "status.json").write_text("[1]")
-    assert "is not a status" in refusal("worker", "--status", "--folder", tmp_path)
+    view = (
+        '{"format": 1, "stand": "x", "roles": {}, "round": null, "view": {"phase": 9, "view": 1}}'
+    )
+    for text, rule in (("[1]", "is not a status"), ("[NaN]", "not a number"), (view, "a field")):
+        (tmp_path / "status.json").write_text(text)
+        assert rule in refusal("worker", "--status", "--folder", tmp_path)
 
 
 def test_a_worker_waiting_for_its_node_says_so(tmp_path: Path) -> None:
