@@ -21,13 +21,7 @@ from ledger.protocol.documents.envelope import EnvelopeKind, encode_envelope
 from ledger.protocol.encoding import sha256
 from ledger.protocol.errors import BlobError, BlobMissingError, BlobUnreachableError
 from ledger.storage.blobs import FolderBlobs, ObjectBlobs
-from ledger.storage.http import (
-    MAX_PAGES,
-    SCAN_SECONDS,
-    TRANSIENT,
-    HttpObjects,
-    static_server,
-)
+from ledger.storage.http import MAX_PAGES, SCAN_SECONDS, TRANSIENT, HttpObjects, static_server
 from ledger.storage.mailbox import Mailbox, Page, encode_page
 from ledger.storage.opening import reader_at
 from tests.storage.test_mailbox import envelope

@@ -9,14 +9,7 @@ from typing import Any
 import pytest
 
 from ledger.audit.proofs.documents import STATEMENT, proof_bytes, read_proof
-from ledger.audit.proofs.proof import (
-    ClientVerdict,
-    CutOff,
-    Rank,
-    ScoresTaken,
-    UpdateWeight,
-    stated,
-)
+from ledger.audit.proofs.proof import ClientVerdict, CutOff, Rank, ScoresTaken, UpdateWeight, stated
 from ledger.audit.proofs.recorded import TrustedContract, make_proof, read_trusted_contract
 from ledger.audit.proofs.verification import Caveat, StepName, TrustedHead, verify_proof
 from ledger.audit.report import AuditOutcome
