@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -95,6 +97,9 @@ def test_the_papers_own_formula_makes_cmfl_slower_than_brain_torrent() -> None:
     held = {one.where: one.holds for one in claim.findings(Results({"e": found}))}
     assert held["e: text, 10 Mbit/s"] is False
     assert held["e: authors, 10 Mbit/s"] is True
+    # A model that always answers the most frequent class has reached nothing.
+    idle = replace(found, cells=tuple(replace(one, floor=0.8) for one in found.cells))
+    assert {one.holds for one in claim.findings(Results({"e": idle}))} == {None}
 
 
 def test_exponents_are_slopes_where_one_size_varies() -> None:
