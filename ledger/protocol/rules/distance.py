@@ -91,7 +91,8 @@ def moved(model: Vector, rate: float, total: NDArray[np.float64]) -> Vector:
 def squared_distance(update: NDArray[np.float32], reference: NDArray[np.float32]) -> float:
     """Return D = ‖Δ_k − Δ_c‖², the paper's distance, accumulated in float64."""
     delta = update.astype(np.float64) - reference.astype(np.float64)
-    return float(np.dot(delta, delta))
+    parts = (delta[at : at + 2**16] for at in range(0, len(delta), 2**16))
+    return float(sum(part @ part for part in parts))  # one sum would absorb small numbers
 
 
 SQUARED = DistanceRule("squared", "squared distances", squared_distance)
