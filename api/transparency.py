@@ -46,7 +46,15 @@ def create_static_log(folder: Path) -> Starlette:
 
 
 def _app(routes: list[Route]) -> Starlette:
-    app = Starlette(routes=routes, middleware=[Middleware(SafeHeaders), Middleware(HeadAsGet)])
+    async def fault(_: Request, error: Exception) -> Response:
+        _log.error("%s", error)
+        return _text(HTTPStatus.INTERNAL_SERVER_ERROR, "this is a fault of the server's folder")
+
+    app = Starlette(
+        routes=routes,
+        middleware=[Middleware(SafeHeaders), Middleware(HeadAsGet)],
+        exception_handlers={OSError: fault, WitnessError: fault},
+    )
     app.router.redirect_slashes = False
     return app
 
@@ -69,11 +77,7 @@ def create_witness(folder: WitnessFolder) -> Starlette:
         body = await _body(request)
         if isinstance(body, Response):
             return body
-        try:
-            reply = await to_thread.run_sync(replied, body)
-        except (WitnessError, OSError) as error:
-            _log.error("%s", error)
-            return _text(HTTPStatus.INTERNAL_SERVER_ERROR, "this is a fault of the witness")
+        reply = await to_thread.run_sync(replied, body)
         if reply.evidence is not None:
             _log.error("%s has signed two trees of one size: see evidence/", reply.origin)
         return Response(reply.body, reply.status, _NO_STORE | {"Content-Type": reply.media_type})

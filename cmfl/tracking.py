@@ -131,7 +131,9 @@ def require_apart(section: TrackSection, home: Path) -> None:
     """Reject a tracker's folder among the runs or blobs of a home, which would take it for one."""
     for name, place in section.used.items():
         for own in (Home(home).runs, Home(home).blobs):
-            if "://" not in place and Path(place).resolve().is_relative_to(own.resolve()):
+            with naming(f"track.{name} = {place!r}", ValueError):
+                is_own = "://" not in place and Path(place).resolve().is_relative_to(own.resolve())
+            if is_own:
                 raise ConfigurationError(f"track.{name} = {place}: {own} is the home's own folder")
 
 

@@ -101,6 +101,8 @@ def _glove_lines(path: Path, words: Set[str]) -> Iterator[tuple[str, NDArray[np.
             vector = np.array(numbers.split(), dtype=np.float64)
         except ValueError as error:
             raise ConfigurationError(f"{path}, line {number}: {error}") from error
+        if len(vector) != width:
+            raise ConfigurationError(f"{path}, line {number}: numbers must have one blank between")
         if not (np.abs(vector) <= np.finfo(np.float32).max).all():
             raise ConfigurationError(f"{path}, line {number}: has a number that is not finite")
         yield word, vector.astype(np.float32)

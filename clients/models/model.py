@@ -22,6 +22,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise
@@ -305,9 +306,18 @@ def model_of(
     """Return a model, with the layout of its module."""
     options = dict(options or {})
     files = factory.files(options) if isinstance(factory, ForeignFactory) else {}
-    module = Model(factory, form, options).module()
-    layout = tuple((name, tuple(p.shape)) for name, p in trainable(module))
-    return Model(factory, form, options, layout, files, frozen_state_of(module))
+    model = Model(factory, form, options)
+    with _named(model):
+        module = model.module()
+        layout = tuple((name, tuple(p.shape)) for name, p in trainable(module))
+        return Model(factory, form, options, layout, files, frozen_state_of(module))
+
+
+def _named(model: Model) -> AbstractContextManager[None]:
+    """Name a user's own model in whatever its code raises."""
+    if isinstance(model.factory, ForeignFactory):
+        return as_configuration_error(f"model.name = {model.name!r}")
+    return nullcontext()
 
 
 def seed_torch(seed: int) -> None:
@@ -353,7 +363,7 @@ def check_model(model: Model, data: FederatedData) -> None:
     cpu = torch.device("cpu")
     # Without the digest of its first module: random state is reported more precisely below.
     model = replace(model, frozen=None)
-    with reproducible(cpu), torch.random.fork_rng(devices=[]):
+    with _named(model), reproducible(cpu), torch.random.fork_rng(devices=[]):
         loss = _Trial(model, model.module()).loss(data)
         if isinstance(model.factory, ForeignFactory):
             _require_repeatable_start(model)

@@ -156,7 +156,9 @@ def _statement(base: sqlite3.Connection, place: bytes) -> bytes | None:
     query = "SELECT said FROM statements WHERE place = ?"
     with closing(base.execute(query, (place,))) as rows:
         row = rows.fetchone()
-    return None if row is None else bytes(row[0])
+    if row is not None and not isinstance(row[0], bytes):
+        raise sqlite3.DataError("a statement is not bytes; restore the journal")
+    return None if row is None else row[0]
 
 
 def _written(base: sqlite3.Connection) -> int:

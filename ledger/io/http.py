@@ -117,7 +117,7 @@ class HttpServer:
             fault = f"silent for {self._silence_seconds:g} s"
         except _NotWrittenError as error:
             raise error.args[0] from None
-        except (httpx.HTTPError, OSError, ValueError) as error:
+        except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
             fault = f"unreachable ({type(error).__name__})"
         finally:
             # A caller that is interrupted, even before it waits, leaves no request behind.

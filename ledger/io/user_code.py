@@ -166,7 +166,7 @@ def as_configuration_error(subject: str) -> Iterator[None]:
     """Turn any exception of user code, `sys.exit` too, into a ConfigurationError."""
     try:
         yield
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, ConfigurationError):
         raise
     except BaseException as error:
         raise ConfigurationError(f"{subject}: {_sentence(error)}") from error

@@ -27,7 +27,7 @@ from ledger.storage.mailbox import Mailbox
 def reader_at(text: str) -> blobs.BlobReader:
     """Return a reader of blobs in existing folders, and at URLs of any server or for fsspec."""
     require_folders("blobs", text)
-    return _blobs(_open("blobs", text, static_server))
+    return _blobs(_open("blobs", text, partial(static_server, max_failures=5)))
 
 
 def store_at(text: str, signer: UploadSigner | None = None) -> blobs.ObjectBlobs:

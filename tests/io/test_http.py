@@ -307,7 +307,8 @@ def test_path_query_and_credentials_appear_in_no_message(caplog: pytest.LogCaptu
 
     def serve(connection: socket.socket) -> None:
         asked.append(connection.recv(10_000))
-        connection.sendall(body(b"") if b"GET /key/first" in asked[-1] else b"")
+        strange = b"HTTP/1.1 302 Found\r\nLocation: mailto:x\r\nContent-Length: 0\r\n\r\n"
+        connection.sendall(body(b"") if b"GET /key/first" in asked[-1] else strange)
 
     caplog.set_level(logging.INFO)
     with listening(serve) as url:
@@ -319,7 +320,7 @@ def test_path_query_and_credentials_appear_in_no_message(caplog: pytest.LogCaptu
     del asked[0]
     assert asked[0].startswith(b"GET /key/ab/abcd?token=abc HTTP/1.1\r\n")
     assert b"Authorization: Basic bWU6cEBzcw==\r\n" in asked[0]
-    assert str(caught.value) == f"{url}: unreachable (RemoteProtocolError)"
+    assert str(caught.value) == f"{url}: unreachable (InvalidURL)"
 
 
 def test_the_environments_proxy_carries_what_is_not_on_this_machine(

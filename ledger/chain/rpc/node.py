@@ -64,6 +64,7 @@ def _read_logs(answer: object, query: ports.LogQuery) -> list[ports.Log]:
 
 
 MIN_BLOCK_GAS = 12_000_000
+MAX_LOG_REQUESTS = 100_000  # of one reading of logs from a node that refuses wide ranges
 
 # PUSH0 TLOAD PUSH0 PUSH0 PUSH0 MCOPY STOP
 _STOP, _CANCUN = bytes.fromhex("00"), bytes.fromhex("5f5c5f5f5f5e00")
@@ -338,8 +339,12 @@ class RpcReader(ports.ChainBase):
         request = _log_request(query)
         if request is None or query.first > query.last:
             return
-        waiting = [(query.first, query.last)]
+        waiting, requests = [(query.first, query.last)], 0
         while waiting:
+            requests += 1
+            if requests > MAX_LOG_REQUESTS:
+                fault = f"refuses so many ranges of logs that {requests} requests do not suffice"
+                raise ports.NotServedError(f"{self.node}: {fault}")
             low, high = waiting.pop()
             read = functools.partial(_read_logs, query=replace(query, first=low, last=high))
             bounds = {"fromBlock": hex(low), "toBlock": hex(high)}

@@ -274,6 +274,7 @@ def test_only_requested_vectors_are_read_and_the_first_counts(tmp_path: Path) ->
     [
         ("the 1 2\nof 1\n", "line 2: 1 numbers; every line must have 2, like the first"),
         ("the 1 x\n", r"line 1: could not convert string to float: 'x'"),
+        ("the 1\t2 3\n", "line 1: numbers must have one blank between"),
         ("the 1 nan\n", "line 1: has a number that is not finite"),
         ("of 1 2\n", r"has none of the 1 words of the data"),
         (b"the 1 2\n\xff 1 2\n", "not UTF-8 text"),

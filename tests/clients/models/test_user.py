@@ -204,6 +204,7 @@ def test_a_name_that_stands_for_no_model_is_refused(name: str, sentence: str) ->
         (with_body("self.drop = nn.Dropout(1e-9)", forward=THROUGH_DROP), "is random in 'drop'"),
         (with_body(forward="self.last(x.flatten(1)) + torch.rand(1)"), "in training is random"),
         (with_body(forward="exit(0)"), r"fails on inputs of shape \(8, 1, 4, 4\): SystemExit: 0"),
+        (with_body("self.train = lambda: exit(0)"), "net.py:Net': SystemExit: 0"),
         (with_body(forward="self.last(x)"), r"fails on inputs of shape \(8, 1, 4, 4\): Runtime"),
         (with_body(forward="self.last(x.flatten(1)).T"), r"float32 of shape \(3, 8\); must be"),
         (with_body(forward="[self.last(x.flatten(1))]"), "returns list; must return a tensor"),

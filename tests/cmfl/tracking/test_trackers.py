@@ -387,6 +387,7 @@ def test_a_row_becomes_numbers() -> None:
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
+        (('track.tensorboard="\\u0000"',), "track.tensorboard = '\\x00': embedded"),
         (("track.project=mine",), "track: project is set, but none of track.mlflow"),
         (("track.mlflow=http://me:secret@host",), "track.mlflow: a URL must not contain a user"),
         (("track.tensorboard=s3://bucket",), "track.tensorboard: must be a folder, not a URL"),
