@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from multiprocessing.util import get_temp_dir
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ def _temporary_homes(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if request.path.parent == Path(__file__).parent:
+        get_temp_dir()  # kept for the sockets of this process, whose paths must be short
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
