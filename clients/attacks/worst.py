@@ -268,11 +268,8 @@ def searched(
         if key not in pulls:
             pulls[key] = pull(frame, candidate)
         sent.append(updates_of(attacker, frame, candidate, pulls[key], length))
-    known: dict[bytes, float] = {}  # some candidates send the same
-    for one in sent:
-        if (content := one.tobytes()) not in known:
-            known[content] = sum(float(game.step(one) @ direction) for game in played)
-    effects = [known[one.tobytes()] for one in sent]
+    sent = list({one.tobytes(): one for one in sent}.values())  # some candidates send the same
+    effects = [sum(float(game.step(one) @ direction) for game in played) for one in sent]
     largest = np.nanmax(effects)
     best = int(np.argmax(effects >= largest - 1e-5 * abs(largest)))
     return (sent[best] @ frame.vectors).astype(np.float32)
