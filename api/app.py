@@ -29,7 +29,7 @@ from api.settings import Settings
 from ledger.chain import ports
 from ledger.history.fields import CursorError
 from ledger.history.history import RoundRangeError, UnknownClientError, UnknownRoundError
-from ledger.protocol.errors import ChainError, ConfigurationError
+from ledger.protocol.errors import BlobError, BlobMissingError, ChainError, ConfigurationError
 
 _NAMED: dict[type[Exception], ProblemKind] = {
     CursorError: kinds.CURSOR_INVALID,
@@ -121,10 +121,13 @@ def _add_errors(app: FastAPI, settings: Settings) -> None:
         errors = []
         for entry in error.errors():
             place, *names = (str(part) for part in entry["loc"])
-            name, rule = ".".join(names) or place, entry["msg"]
+            name, rule = ".".join(names), entry["msg"].removeprefix("Value error, ")
+            is_json = "json" in request.headers.get("content-type", "")
+            if entry["type"] == "model_attributes_type" and not names and not is_json:
+                place, name, rule = "header", "Content-Type", "must be application/json"
             errors.append(FieldError(place=place[:20], name=name[:100], detail=rule[:MAX_SHOWN]))
         first = errors[0]
-        detail = f"{first.place} {first.name}: {first.detail}"
+        detail = f"{first.place} {first.name}".rstrip() + f": {first.detail}"
         return problem(request, kinds.REQUEST_INVALID, detail, errors)
 
     async def named(request: Request, error: Exception) -> Response:
@@ -144,11 +147,19 @@ def _add_errors(app: FastAPI, settings: Settings) -> None:
                 detail = "the node's logs do not match the contract's state"
         return problem(request, next(found, kinds.CHAIN_UNREACHABLE), detail)
 
+    @app.exception_handler(BlobError)
+    async def unavailable(request: Request, error: BlobError) -> Response:
+        is_missing = isinstance(error, BlobMissingError)
+        return problem(request, kinds.OF_BLOB[0 if is_missing else 1], str(error))
+
     @app.exception_handler(HTTPException)
     async def http_error(request: Request, error: HTTPException) -> Response:
         if error.status_code == HTTPStatus.BAD_REQUEST:
-            # FastAPI raises this for a body that is not UTF-8.
-            return problem(request, kinds.REQUEST_INVALID, "body: must be JSON in UTF-8")
+            # FastAPI raises this for a body that is not UTF-8, or has a number of 5,000 digits.
+            detail = "body: must be JSON in UTF-8, without huge numbers"
+            return problem(request, kinds.REQUEST_INVALID, detail)
+        if error.status_code == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+            return problem(request, kinds.BODY_TOO_LARGE, kinds.BODY_RULE)
         headers = dict(error.headers or {})
         if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
             # The router names the methods of the first route only.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from api import open_round
 from api.histories import stage_name
 from api.http import answers as kinds
-from api.http.answers import ProblemError, invalid
+from api.http.answers import ProblemError
 from api.schemas import FederationAnswer, OpenRound, PacedRound
 from ledger.actors.view import ChainView, RoundView
 from ledger.chain.contract.deploy import deployed_domain
@@ -159,7 +159,7 @@ class FederationMonitor:
 
             return training_coverage(history, domain, mailbox, rounds, is_enough)
         except ConfigurationError as error:
-            raise invalid("query", "from", str(error)) from error
+            raise ProblemError(kinds.REQUEST_INVALID, str(error)) from error
         except (BlobError, OSError) as error:
             _log.warning("the mailbox cannot be read for attestations: %s", error)
             raise ProblemError(

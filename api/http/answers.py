@@ -85,12 +85,14 @@ CHAIN_NOT_FOUND = ProblemKind("chain-not-found", 404, "There is no such chain")
 CURSOR_INVALID = ProblemKind("cursor-invalid", 400, "The cursor is not one of this query's")
 DEPLOYMENT_NOT_FOUND = ProblemKind("deployment-not-found", 404, "There is no such deployment")
 ROUND_NOT_FOUND = ProblemKind("round-not-found", 404, "The round has not opened")
+ROUND_NOT_ENDED = ProblemKind("round-not-ended", 409, "The round has not ended")
 CLIENT_NOT_FOUND = ProblemKind("client-not-found", 404, "There is no such client")
 VOTES_NOT_FOUND = ProblemKind(
     "votes-not-found", 404, "The signatures are not in the ledger's call data"
 )
 BLOB_NOT_FOUND = ProblemKind("blob-not-found", 404, "There is no such blob")
 BLOB_DAMAGED = ProblemKind("blob-damaged", 503, "The blob cannot be given")
+OF_BLOB = (BLOB_NOT_FOUND, BLOB_DAMAGED)
 RANGE_UNSATISFIABLE = ProblemKind("range-unsatisfiable", 416, "The blob has no such range")
 FEDERATION_NOT_WATCHED = ProblemKind(
     "federation-not-watched", 404, "No live federation is watched here"
@@ -107,6 +109,8 @@ VERIFICATION_REFUSED = ProblemKind("verification-refused", 403, "You may not sta
 VERIFICATION_RUNNING = ProblemKind("verification-running", 409, "Another verification runs")
 HOST_NOT_SERVED = ProblemKind("host-not-served", 421, "The server has another name")
 BODY_TOO_LARGE = ProblemKind("body-too-large", 413, "The request's body is too large")
+MAX_BODY_BYTES = 16_384
+BODY_RULE = f"a request's body has at most {MAX_BODY_BYTES} bytes"
 TOKEN_NEEDED = ProblemKind("token-needed", 401, "A token is needed")
 RATE_EXCEEDED = ProblemKind("rate-exceeded", 429, "Too many requests")
 CHAIN_UNREACHABLE = ProblemKind("chain-unreachable", 503, "The chain cannot be read")
@@ -136,7 +140,7 @@ def whole_number(value: object) -> object:
     """Return the number in canonical digits: one number has one URL."""
     if isinstance(value, str):
         if not _WHOLE.fullmatch(value):
-            raise ValueError("must be a whole number in plain digits, at most 4294967295")
+            raise ValueError("must be a whole number of at most 10 plain digits")
         return int(value)
     return value
 

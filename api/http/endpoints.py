@@ -121,17 +121,22 @@ def _rows(
 
 
 async def _list(
+    request: Request,
     format: Annotated[  # noqa: A002 - the query's own word
         Format,
         Query(
             description="`json` for a page; `csv` for the whole list in flat rows, without "
-            "`cursor` and `limit`",
+            "`cursor`, `limit` and `full`",
             examples=["csv"],
         ),
     ] = Format.JSON,
     cursor: Cursor = None,
     limit: Limit = 20,
 ) -> ListQuery:
+    if format is Format.CSV:
+        for name in ("cursor", "limit", "full"):
+            if name in request.query_params:
+                raise kinds.invalid("query", name, "is not for `format=csv`")
     return ListQuery(cursor, limit, format)
 
 
@@ -232,7 +237,7 @@ OF_ROUND = (*OF_DEPLOYMENT, kinds.ROUND_NOT_FOUND)
 OF_CLIENT = (*OF_DEPLOYMENT, kinds.CLIENT_NOT_FOUND)
 
 _ADDRESS = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
-_NAME = "20260101T000000000Z-5c5c5c5c"
+_NAME = "5c" * 8
 DETAILS: dict[ProblemKind, str] = {
     kinds.REQUEST_INVALID: "query limit: Input should be less than or equal to 100",
     kinds.CHAIN_NOT_FOUND: "chain 5-1f1f1f1f is not served; 131277322940537-5c5c5c5c is",
@@ -242,7 +247,8 @@ DETAILS: dict[ProblemKind, str] = {
     kinds.CLIENT_NOT_FOUND: "client 99 is not registered; there are 14",
     kinds.VOTES_NOT_FOUND: "the transaction is not to the contract: an account with code of its "
     "own called it",
-    kinds.BLOB_NOT_FOUND: f"{'5c' * 32} is missing",
+    kinds.ROUND_NOT_ENDED: "round 6 has not ended, so it has no bundle",
+    kinds.BLOB_NOT_FOUND: f"blob {'5c' * 32} is missing",
     kinds.BLOB_DAMAGED: f"blob {'5c' * 32} is damaged: its bytes have another sha256",
     kinds.RANGE_UNSATISFIABLE: "the blob has 120 bytes and does not include this range",
     kinds.FEDERATION_NOT_WATCHED: "this service does not read a mailbox",
@@ -256,7 +262,7 @@ DETAILS: dict[ProblemKind, str] = {
     "starts a verification",
     kinds.VERIFICATION_RUNNING: f"verification {_NAME} runs; one runs at a time",
     kinds.HOST_NOT_SERVED: "header Host: rebound.example is not a name of this server",
-    kinds.BODY_TOO_LARGE: "a body may have at most 65536 bytes",
+    kinds.BODY_TOO_LARGE: kinds.BODY_RULE,
     kinds.TOKEN_NEEDED: "send a valid bearer token",
     kinds.RATE_EXCEEDED: "at most 60 a minute",
     kinds.CHAIN_UNREACHABLE: "chain.sqlite cannot be opened: No such file or directory",
@@ -269,17 +275,19 @@ DETAILS: dict[ProblemKind, str] = {
 TITLE = "CMFL ledger"
 DESCRIPTION = """View of committee-based federated learning, as a chain records it.
 
-Every answer is read as of one block and names it in `as_of`. The contract has enforced the data on
-the chain. The committee's majority has voted for a round's record (payload digests, dropout
-reasons, score claims), and incidents are claims of the decision's sender.
-The service does not verify its answers: `cmfl audit` verifies them, and
-`verifications` run the same audit here, for clients that trust this service.
+Answers about the chain are read as of one block and name it in `as_of`. The contract has enforced
+the data on the chain. The committee's majority has voted for a round's record (payload digests,
+dropout reasons, score claims), and incidents are claims of the decision's sender. The service does
+not verify its answers: `cmfl audit` verifies them, and `verifications` run the same audit here, for
+clients that trust this service.
 
-A round that ended in a final block never changes: its answers name the block that ended it and
-carry a strong ETag and `Cache-Control: immutable`. All other answers are `no-cache` with a weak
-ETag. Errors are `application/problem+json`. Reasons are codes of the protocol's documents, each
-with a stable name, never sentences. 256-bit integers and float64 bit patterns are decimal strings,
-bytes are 0x-hex, addresses EIP-55. Unknown query parameters are rejected."""
+A round that ended in a final block never changes: its parts name the block that ended it and carry
+a strong ETag and `Cache-Control: immutable`, as blobs do. Bundles, whole lists as CSV, streams,
+verifications, health and problems are `no-store`. All other answers, among them explanations and
+proofs, are `no-cache` with a weak ETag. A `Host` header that is no host gets 400, and any body that
+is too large 413. Errors are `application/problem+json`. Reasons are codes of the protocol's
+documents, each with a stable name, never sentences. 256-bit integers and float64 bit patterns are
+decimal strings, bytes are 0x-hex, addresses EIP-55. Unknown query parameters are rejected."""
 TAGS = [
     {"name": "service", "description": "Health, readiness and status."},
     {"name": "deployments", "description": "Contracts and their parameters."},
@@ -366,6 +374,14 @@ def document(app: FastAPI, root_path: str = "") -> dict[str, Any]:
                 content = answer.get("content", {}).get("application/json", {})
                 if "$ref" in content.get("schema", {}):
                     content["example"] = example_of(content["schema"], schemas)
+    made["components"]["securitySchemes"] = {
+        "token": {
+            "type": "http",
+            "scheme": "bearer",
+            "description": "needed if the operator set tokens",
+        }
+    }
+    made["security"] = [{}, {"token": []}]
     made["components"]["examples"] = {
         kind.name: {"summary": kind.title, "value": _example(kind)} for kind in DETAILS
     }

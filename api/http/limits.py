@@ -49,7 +49,6 @@ _HOST = re.compile(
     r"(?:[A-Za-z0-9._~!$&'()*+,;=%-]{0,255}|\[(?P<literal>[0-9A-Fa-f:.]{2,45})\])"
     r"(?::(?P<port>[0-9]{0,5}))?"
 )
-MAX_BODY_BYTES = 16_384
 HEADERS = {
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'",
     "x-content-type-options": "nosniff",
@@ -101,6 +100,7 @@ class HeadAsGet(HttpMiddleware):
         headers = [(name, value) for name, value in scope["headers"] if name != b"range"]
         as_get = {**scope, "method": "GET", "headers": headers}
         await self._app(as_get, gone_once_answered, headers_only)
+        scope["route"] = as_get.get("route")  # for the metrics
 
 
 class HostCheck(HttpMiddleware):
@@ -140,11 +140,11 @@ class BodyLimit(HttpMiddleware):
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         length = dict(scope["headers"]).get(b"content-length", b"0")
-        if not length.isdigit() or int(length[:20]) > MAX_BODY_BYTES:
-            detail = f"a request's body has at most {MAX_BODY_BYTES} bytes"
-            await problem(Request(scope), kinds.BODY_TOO_LARGE, detail)(scope, receive, send)
+        if not length.isdigit() or int(length[:20]) > kinds.MAX_BODY_BYTES:
+            refused = problem(Request(scope), kinds.BODY_TOO_LARGE, kinds.BODY_RULE)
+            await refused(scope, receive, send)
             return
-        left = MAX_BODY_BYTES
+        left = kinds.MAX_BODY_BYTES
 
         async def bounded() -> Message:
             nonlocal left

@@ -29,7 +29,7 @@ from ledger.audit.proofs.container import container_parts
 from ledger.audit.proofs.documents import PROOF
 from ledger.audit.proofs.recorded import make_proof
 from ledger.protocol import types
-from ledger.protocol.errors import BlobError, BlobMissingError, ConfigurationError
+from ledger.protocol.errors import ConfigurationError
 
 _proofs = of_deployment("/rounds/{number}", "proofs")
 _one_at_a_time = threading.Lock()
@@ -47,7 +47,7 @@ Whole = Annotated[
     "/proof/{client}",
     "A client's outcome, as a proof",
     None,
-    (*OF_ROUND, kinds.CLIENT_NOT_FOUND),
+    (*OF_ROUND, kinds.CLIENT_NOT_FOUND, *kinds.OF_BLOB),
     media=success(
         "application/json",
         "a document `cmfl-client-proof`, for `cmfl verify client --proof FILE`",
@@ -80,7 +80,7 @@ def read_proof(
     "/bundle",
     "A whole round as one file",
     None,
-    (*OF_ROUND, kinds.BLOB_NOT_FOUND, kinds.BUSY),
+    (*OF_ROUND, kinds.ROUND_NOT_ENDED, *kinds.OF_BLOB, kinds.BUSY),
     media=success("application/x-tar", "a tar file, for `cmfl verify bundle FILE`"),
     tagged=False,
     response_class=StreamingResponse,
@@ -101,9 +101,7 @@ def read_bundle(
         with reading.chain.snapshot(served) as ledger:
             export = prepare_export(ledger, history.blobs, number, whole=whole)
     except ConfigurationError as error:
-        raise ProblemError(kinds.ROUND_NOT_FOUND, str(error)) from error
-    except BlobError as error:
-        raise ProblemError(kinds.BLOB_NOT_FOUND, str(error)) from error
+        raise ProblemError(kinds.ROUND_NOT_ENDED, str(error)) from error
     finally:
         _one_at_a_time.release()
     parts = container_parts(export.manifest, export.blobs.read, export.blobs)
@@ -134,7 +132,7 @@ Prefix = Annotated[
         examples=["5c"],
     ),
 ]
-_PROBLEMS = (*ASKED, kinds.BLOB_NOT_FOUND, kinds.BLOB_DAMAGED, kinds.RANGE_UNSATISFIABLE)
+_PROBLEMS = (*ASKED, *kinds.OF_BLOB, kinds.RANGE_UNSATISFIABLE)
 _BYTES = success(MEDIA_TYPE, "the blob's bytes")
 _BYTES[206] = _BYTES[200] | {"description": "the one range of them that `Range` names"}
 
@@ -177,12 +175,7 @@ def _sent(request: Request, name: str, prefix: str = "") -> Response:
     if is_known(request, headers["ETag"]) and histories.blobs.has(digest):
         return Response(status_code=304, headers=headers)
     with ExitStack() as stack:
-        try:
-            file, size = stack.enter_context(histories.blobs.opened(digest, histories.largest_blob))
-        except BlobMissingError as error:
-            raise ProblemError(kinds.BLOB_NOT_FOUND, f"{name} is missing") from error
-        except BlobError as error:
-            raise ProblemError(kinds.BLOB_DAMAGED, str(error)) from error
+        file, size = stack.enter_context(histories.blobs.opened(digest, histories.largest_blob))
         return send_blob(request, stack, file, size, headers)
 
 

@@ -136,8 +136,7 @@ def create_store(
             Route("/metrics", lambda _: metrics.exposition()),
             Route(board, mail.get),
             Route(f"{board}/{{digest}}", mail.put, methods=["PUT"]),
-            Route("/{prefix}/{digest}", blobs.get, methods=["GET"]),
-            Route("/{prefix}/{digest}", blobs.put, methods=["PUT"]),
+            Route("/{prefix}/{digest}", blobs.answer, methods=["GET", "PUT"]),
         ],
         # The first is the outermost.
         middleware=[

@@ -24,7 +24,7 @@ from typing import Any
 from anyio import to_thread
 from starlette.requests import ClientDisconnect, Request
 
-from api.http.answers import BODY_TOO_LARGE, ProblemError, ProblemKind
+from api.http.answers import BODY_TOO_LARGE, ROUND_NOT_ENDED, ProblemError, ProblemKind
 from api.settings import StoreSettings
 from ledger.chain.contract.event_log import EventLog
 from ledger.chain.contract.ledger import CommitteeLedger
@@ -269,7 +269,6 @@ LENGTH_NEEDED = ProblemKind("length-needed", 411, "A body needs a Content-Length
 UPLOAD_UNSIGNED = ProblemKind("upload-unsigned", 401, "An upload needs a client's signature")
 UPLOAD_ELSEWHERE = ProblemKind(http.UPLOAD_ELSEWHERE, 401, "The upload is signed for another store")
 UPLOAD_REFUSED = ProblemKind("upload-refused", 403, "The client may not write here")
-ROUND_NOT_ENDED = ProblemKind("round-not-ended", 409, "The round has not ended")
 ROUND_NOT_TAKEN = ProblemKind(
     "round-not-taken", 409, "The round is neither open nor next to the open one"
 )
@@ -411,12 +410,10 @@ class Receiver:
             upload, signature = parse_authorization(header, digest, int(length))
         except SignatureError as error:
             raise ProblemError(UPLOAD_UNSIGNED, str(error)) from error
-        urls, path = self.settings.public_urls, request.scope["path"]
-        if upload.url not in {f"{url}{path}" for url in urls}:
-            here = " or ".join(urls) if urls else "read only"
-            raise ProblemError(
-                UPLOAD_ELSEWHERE, f"this store is {here}; the upload is signed for {upload.url}"
-            )
+        here = [f"{url}{request.scope['path']}" for url in self.settings.public_urls]
+        if upload.url not in here:
+            detail = f"the upload is signed for {upload.url}, not for {' or '.join(here)}"
+            raise ProblemError(UPLOAD_ELSEWHERE, detail if here else "this store is read only")
         return upload, signature
 
 

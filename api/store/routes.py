@@ -17,7 +17,14 @@ from anyio import CancelScope, CapacityLimiter, to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 
-from api.http.answers import BLOB_NOT_FOUND, IMMUTABLE, ProblemError, ProblemKind, is_known
+from api.http.answers import (
+    BLOB_NOT_FOUND,
+    IMMUTABLE,
+    ProblemError,
+    ProblemKind,
+    invalid,
+    is_known,
+)
 from api.http.streams import MEDIA_TYPE, send_blob
 from api.settings import StoreSettings
 from api.store import receiver as uploads
@@ -99,6 +106,10 @@ class BlobRoutes:
         self._blobs = blobs
         self._integrity = IntegrityCache(blobs)
         self._hashing = CapacityLimiter(HASHED_AT_ONCE)
+
+    async def answer(self, request: Request) -> Response:
+        # One route, so that 405 names all methods.
+        return await (self.put if request.method == "PUT" else self.get)(request)
 
     async def get(self, request: Request) -> Response:
         """Return a blob's bytes or a range of them, unverified: the reader has its name."""
@@ -187,7 +198,10 @@ class MailRoutes:
     async def get(self, request: Request) -> Response:
         """Return a page of a board's envelopes, those after the first `after`."""
         board = self._board(request)
-        after = _number("after", request.query_params.get("after", "0"))
+        (name, text), *others = request.query_params.multi_items() or [("after", "0")]
+        if name != "after" or others:
+            raise invalid("query", name[:100], "the only parameter is `after`, given once")
+        after = _number(text, partial(invalid, "query", "after"))
         page = await to_thread.run_sync(self._page, board, after)
         return Response(page, headers=_NO_STORE, media_type="application/octet-stream")
 
@@ -260,11 +274,12 @@ class MailRoutes:
 
     def _board(self, request: Request) -> Board:
         domain, path = self._receiver.permissions.domain, request.path_params
-        number = _number("round", path["round"])
+        number = _number(path["round"], partial(ProblemError, BOARD_NOT_FOUND))
         kinds = {str(int(kind)): kind for kind in EnvelopeKind}
         run = (path["chain"], path["contract"], path["salt"])
-        if run != (str(domain.chain_id), domain.contract.hex(), domain.salt.hex()):
-            raise ProblemError(BOARD_NOT_FOUND, "this store has the mail of another contract")
+        own = (str(domain.chain_id), domain.contract.hex(), domain.salt.hex())
+        if run != own:
+            raise ProblemError(BOARD_NOT_FOUND, f"this store has the mail of {'/'.join(own)}")
         if path["kind"] not in kinds:
             raise ProblemError(BOARD_NOT_FOUND, "there are no envelopes of this kind")
         return domain, number, kinds[path["kind"]]
@@ -316,7 +331,7 @@ def _quota(settings: StoreSettings, clients: int, upload: Upload) -> tuple[int, 
     return envelopes, size
 
 
-def _number(name: str, text: str) -> int:
+def _number(text: str, error: Callable[[str], ProblemError]) -> int:
     if not _NUMBER.fullmatch(text) or int(text) >= 2**64:
-        raise ProblemError(BOARD_NOT_FOUND, f"{name} must be a whole number below 2**64")
+        raise error(f"{text} must be a whole number below 2**64")
     return int(text)

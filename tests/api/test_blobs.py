@@ -117,6 +117,24 @@ def test_a_damaged_blob_is_never_sent(copied: tuple[Path, httpx.Client], model: 
     assert client.get(f"/v1/blobs/{model}").content == data
 
 
+def test_proofs_and_bundles_name_a_lost_blob(
+    copied: tuple[Path, httpx.Client], root: str, model: str
+) -> None:
+    home, client = copied
+    number = rounds_that_are(client, root, "decided")[0]
+    config = str(read(client, root)["config"]).removeprefix("0x")
+    cases = ((model, ("bundle",)), (config, ("bundle", "proof/0")))
+    for name, parts in cases:
+        file = home / "blobs" / name[:2] / name
+        file.write_bytes(b"other")
+        for part in parts:
+            told = refused(client.get(f"{root}/rounds/{number}/{part}"), 503, "blob-damaged")
+            assert name in told["detail"]
+        file.unlink()
+        for part in parts:
+            refused(client.get(f"{root}/rounds/{number}/{part}"), 404, "blob-not-found")
+
+
 def test_blob_over_limit_is_refused(copied: tuple[Path, httpx.Client], tmp_path: Path) -> None:
     home, client = copied
     large = bytes(100_001)

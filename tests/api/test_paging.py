@@ -254,6 +254,8 @@ def test_other_formats_and_unknown_clients_are_refused(client: httpx.Client, roo
     for kind in ("xml", "jsonl", "parquet"):
         refused(client.get(f"{root}/rounds?format={kind}"), 422, "request-invalid")
     refused(client.get(f"{root}/rounds?format=csv&client={CLIENTS}"), 404, "client-not-found")
+    for query in ("cursor=zzz", "limit=20", "full=true"):
+        refused(client.get(f"{root}/rounds?format=csv&{query}"), 422, "request-invalid")
 
 
 # Curves: what rounds record beside what the run's files claim, and never one for the other.

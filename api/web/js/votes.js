@@ -16,7 +16,7 @@ export function votes(path, round) {
   const rows = round.parts.committee.map((member) => [
     whole(member.place),
     clientLink(path, member.client),
-    scoresOf(member),
+    scoresOf(member, round.status),
     ...(certificates ?? []).map((one) => voteOf(one, member)),
   ]);
   return section(round.status === "decided" ? "Committee and votes" : "Committee",
@@ -28,13 +28,13 @@ export function votes(path, round) {
     incidents.length ? said(path, incidents) : null);
 }
 
-function scoresOf(member) {
+function scoresOf(member, status) {
   if (member.empty_seat) return badge("plain", "empty seat");
   if (member.scores === "refused") {
     const why = member.refused.map((one) => wordFor(REASONS, one.reason.name) + (one.named === null ? "" : ` (client ${one.named})`));
     return [badge("bad", "refused"), ` ${why.join("; ")}`];
   }
-  return { counted: badge("good", "counted"), none: "none", unknown: "unknown (record missing)" }[member.scores] ?? "–";
+  return { counted: badge("good", "counted"), none: "none", unknown: status === "decided" ? "unknown (record missing)" : "no record of the round" }[member.scores] ?? "–";
 }
 
 function voteOf(certificate, member) {

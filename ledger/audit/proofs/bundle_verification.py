@@ -40,9 +40,8 @@ from ledger.chain.ports import Block, ChainBase, Log, LogQuery, NotServedError, 
 from ledger.distances import fast_distances, usable_cores
 from ledger.io.user_code import use_rules
 from ledger.protocol.encoding import aggregation_result, to_hex
-from ledger.protocol.errors import BlobMissingError
+from ledger.protocol.errors import BlobError, BlobMissingError
 from ledger.protocol.ledger_state import LedgerStage, LedgerState
-from ledger.protocol.rules.distance import Distances
 from ledger.protocol.types import NO_DIGEST, Digest
 from ledger.storage.blobs import MAX_BLOB_BYTES, BlobReader
 
@@ -93,7 +92,6 @@ def verify_bundle(
     bundle: RoundBundle,
     blobs: BlobReader,
     trusted: Trusted | None = None,
-    distances: Distances | None = None,
     rules: tuple[str, ...] = (),
 ) -> RoundVerification:
     """Return the result of checking a round; without anything trusted nothing is proven."""
@@ -115,8 +113,9 @@ def verify_bundle(
         ]
     noting = RecordingBlobs(blobs)
     noting.read.add(bundle.config)
-    compute = distances or fast_distances(usable_cores())
-    log, head = _audited(bundle, trusted, RoundChecker(noting, compute, rules=rules))
+    log, head = _audited(
+        bundle, trusted, RoundChecker(noting, fast_distances(usable_cores()), rules=rules)
+    )
     expected = bundle.path.heads[bundle.links_to_end]
     steps.append(compare(StepName.REPLAYED_HEAD, to_hex(expected), to_hex(head)))
     if isinstance(blobs, BundleFile):
@@ -334,6 +333,9 @@ def prepare_export(
     bundle = make_bundle(ledger, noting, round_number, whole=whole)
     verification = verify_bundle(bundle, noting, read_trusted_contract(ledger, round_number))
     for step in verification.audit:
+        if step.contradiction is not None and step.contradiction.fact is rounds.BLOB_DAMAGED:
+            lost = f"round {round_number} cannot be exported: {step.contradiction.sentence}"
+            raise BlobError(lost)
         for lacking in step.missing:
             if lacking.need in _LACKING:
                 raise BlobMissingError(

@@ -15,6 +15,8 @@ import { checked } from "../verified.js";
 import { votes } from "../votes.js";
 import { ELECTIONS, FORMS, OUTCOMES, REASONS, wordFor } from "../words.js";
 
+const MOST_CELLS = 20_000;
+
 /** Return the page. */
 export async function round(place, signal) {
   const path = deploymentPath(place);
@@ -107,7 +109,8 @@ function scoresPart(path, one, { claims, left_out: leftOutClaims }) {
   if (!claims.length) return null;
   const places = new Map(one.parts.updates.map((update) => [update.client, update]));
   const scored = new Set(claims.flatMap((claim) => claim.vector?.trainers.map((entry) => entry.client) ?? []));
-  const trainers = [...scored].sort((a, b) => (places.get(a)?.rank ?? Infinity) - (places.get(b)?.rank ?? Infinity) || a - b);
+  const everybody = [...scored].sort((a, b) => (places.get(a)?.rank ?? Infinity) - (places.get(b)?.rank ?? Infinity) || a - b);
+  const trainers = everybody.slice(0, Math.max(1, Math.floor(MOST_CELLS / claims.length)));
   const columns = trainers.map((client) => ({ label: String(client), mark: places.get(client)?.outcome === "accepted" ? "is-accepted" : null }));
   const rows = claims.map((claim) => {
     const values = new Map(claim.vector?.trainers.map((entry) => [entry.client, entry.distance]) ?? []);
@@ -122,7 +125,8 @@ function scoresPart(path, one, { claims, left_out: leftOutClaims }) {
   const heading = [["member", "text", "row"], ["scores", "wide"], ["vector"], ...trainers.map((client) => [String(client), "number"])];
   const refused = rows.filter(({ claim }) => !claim.counted);
   return section("Members' scores",
-    h("p", { class: "quiet" }, "Each member reports the ", term("distance"), " of each update. A stronger colour means a larger distance. Columns follow the ranking."),
+    h("p", { class: "quiet" }, "Each member reports the ", term("distance"), " of each update. A stronger colour means a larger distance. Columns follow the ranking.",
+      everybody.length > trainers.length ? ` Only the first ${whole(trainers.length)} of ${whole(everybody.length)} updates are shown.` : null),
     trainers.length ? h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Members' scores, as a picture" },
       heat("Distance of each update as reported by each member; the table below shows the same data", columns, rows)) : null,
     trainers.length ? h("p", { class: "legend" }, "near ", scale(), " far (logarithmic scale)") : null,

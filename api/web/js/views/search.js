@@ -44,7 +44,7 @@ async function numbered([, kind, digits], deployments, signal) {
   for (const one of deployments) {
     const path = one.links.self;
     if (kind?.toLowerCase() !== "client" && number >= 1 && number <= one.round) hits.push([runLink(path, `/rounds/${number}`), `round ${number}`, one.run]);
-    if (kind?.toLowerCase() !== "round" && (await readIfThere(`${path}/clients/${number}`, signal))) hits.push([runLink(path, `/clients/${number}`), `client ${number}`, one.run]);
+    if (kind?.toLowerCase() !== "round" && number < 2 ** 32 && (await readIfThere(`${path}/clients/${number}`, signal))) hits.push([runLink(path, `/clients/${number}`), `client ${number}`, one.run]);
   }
   return hits;
 }
