@@ -94,6 +94,11 @@ def _claims(results: Results) -> str:
         "",
         "## Complexity",
         "",
+        "An exponent is the slope through logarithms, over runs in which one size varies.",
+        "A member scores the other members too, so a member reads (n + C - 1) |w|.",
+        "These runs compute the distances of all members in one pass over the updates, so the time",
+        "grows less with C.",
+        "",
         *(complexity_table(results) or ["No rows."]),
         "",
     ]
