@@ -57,13 +57,6 @@ class ClaimedRun:
     accepted_attackers: float | None  # share of the accepted updates that are attackers'
     last_round: int | None  # round of `head`
 
-    @property
-    def is_below_floor(self) -> bool | None:
-        """True if it is worse than always answering the most frequent class; None if unknown."""
-        if self.accuracy is None or self.floor is None:
-            return None
-        return is_below_floor(self.accuracy, self.floor)
-
 
 def last_known(values: Sequence[float | None]) -> float | None:
     """Return the last value that is known; None if none is."""

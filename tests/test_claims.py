@@ -53,14 +53,12 @@ def test_a_run_result_is_last_accuracy_and_accepted_updates(
     )
     found = claimed_run(run_with(tmp_path, *rows))
     assert found == ClaimedRun(3, "0x01", 0.75, 0.125, 0.5, 4)
-    assert found.is_below_floor is False
 
 
 def test_a_run_without_rows_claims_nothing(tmp_path: Path) -> None:
     nothing = ClaimedRun(0, None, None, None, None, None)
     assert claimed_run(RunPaths(tmp_path)) == nothing
     assert claimed_run(run_with(tmp_path, json.dumps(ROW).encode())) == nothing
-    assert nothing.is_below_floor is None
 
 
 def test_below_the_floor_is_strictly_below() -> None:

@@ -171,8 +171,6 @@ class Extra(TypedDict, total=False):
     committee: Count
     trainers: Count
     participants: Count
-    beside_accuracy: list[float | None]
-    beside_loss: list[float | None]
     theorem: Theorem
 
 

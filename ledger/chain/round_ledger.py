@@ -111,10 +111,9 @@ class RoundHistory(Protocol):
             words += recorded.event.words
         return tuple(encoding.registered_client(word) for word in words)
 
-    def bans(self, to_block: int | None = None) -> tuple[ClientBanned, ...]:
-        """Return every ban up to a block, oldest first."""
-        query = EventQuery([ClientBanned], None, to_block)
-        events = [recorded.event for recorded in self.recorded(query)]
+    def bans(self) -> tuple[ClientBanned, ...]:
+        """Return every ban, oldest first."""
+        events = [recorded.event for recorded in self.recorded(EventQuery([ClientBanned]))]
         return tuple(event for event in events if isinstance(event, ClientBanned))
 
     def opening(self, round_number: int, to_block: int | None = None) -> RoundStart | None:
@@ -125,22 +124,18 @@ class RoundHistory(Protocol):
             openings = self.recorded(EventQuery(ENDS, round_number - 1, to_block))
         return RoundStart.of(openings[0].event, openings[0].block_number) if openings else None
 
-    def commitments(
-        self, round_number: int, to_block: int | None = None
-    ) -> tuple[ledger_state.MinedCommitment, ...]:
-        """Return the commitments of a round up to a block, oldest first."""
+    def commitments(self, round_number: int) -> tuple[ledger_state.MinedCommitment, ...]:
+        """Return the commitments of a round, oldest first."""
         return tuple(
             mined
-            for recorded in self.recorded(
-                EventQuery([ledger_state.UpdatesCommitted], round_number, to_block)
-            )
+            for recorded in self.recorded(EventQuery([ledger_state.UpdatesCommitted], round_number))
             for mined in ledger_state.mined_commitments(recorded.event, recorded.block_number)
         )
 
-    def round_events(self, round_number: int, to_block: int | None = None) -> list[RecordedEvent]:
-        """Return every event of a round up to a block, oldest first."""
+    def round_events(self, round_number: int) -> list[RecordedEvent]:
+        """Return every event of a round, oldest first."""
         kinds = [ledger_state.UpdatesCommitted, RoundDecided, RoundAbandoned, ClientBanned]
-        return self.recorded(EventQuery(kinds, round_number, to_block))
+        return self.recorded(EventQuery(kinds, round_number))
 
     def outcomes(
         self, limit: int, *, descending: bool = True, to_block: int | None = None

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 from clients.adversaries.faults import MemberFault, member_with
 from ledger.actors.driver import Driver
-from ledger.actors.journal import FileJournal
+from ledger.actors.journal import FileJournal, MemoryJournal
 from ledger.actors.observer import Observer
 from ledger.actors.participants import Member, MemberActor, Trainer
 from ledger.actors.steps import Action, ActorContext, JudgementCache, SendReport
 from ledger.actors.view import ChainView, RoundView
 from ledger.chain.contract.deploy import deploy
 from ledger.chain.contract.ledger import LedgerWriter
+from ledger.chain.memory import memory_ledger
 from ledger.io.home import RunPaths
 from ledger.protocol.documents.run import RunDocument, encode_run
 from ledger.protocol.encoding import vector_bytes
@@ -147,5 +148,21 @@ def deployed_on(
         blobs=blobs,
         mailbox=MemoryMailbox(),
         journal=FileJournal(folder / "journal.sqlite"),
+    )
+    return Deployed(context, blobs)
+
+
+def in_memory(parameters: Parameters) -> Deployed:
+    """Deploy a run of the tests' clients on a memory ledger."""
+    blobs = MemoryBlobs()
+    model = blobs.put(vector_bytes(initial_model()))
+    ledger = memory_ledger(RunDocument(parameters, registry_of(parameters), model, LAYOUT, {}))
+    context = ActorContext(
+        parameters=parameters,
+        domain=ledger.domain,
+        ledger=ledger,
+        blobs=blobs,
+        mailbox=MemoryMailbox(),
+        journal=MemoryJournal(),
     )
     return Deployed(context, blobs)

@@ -10,27 +10,20 @@ import pytest
 from numpy.typing import NDArray
 
 from ledger.actors import observer
-from ledger.actors.journal import MemoryJournal
 from ledger.actors.observer import (
     OVERSIZED_BYTES,
     Observer,
     PublishedBlobs,
     model_of_round,
 )
-from ledger.actors.steps import ActorContext
-from ledger.chain.memory import memory_ledger
 from ledger.protocol.documents.envelope import Envelope, EnvelopeKind, PublishedPayload
-from ledger.protocol.documents.run import RunDocument
 from ledger.protocol.encoding import sha256, vector_bytes, vector_from_bytes
 from ledger.protocol.errors import BlobError, BlobUnreachableError
-from ledger.protocol.parameters import Parameters
 from ledger.protocol.payloads import Payload
 from ledger.protocol.rules import direction
 from ledger.protocol.types import ClientId, Digest, Domain
-from ledger.storage.blobs import MemoryBlobs
-from ledger.storage.mailbox import MemoryMailbox
-from tests.actors.deployed import Deployed
-from tests.actors.support import LAYOUT, PARAMETERS, initial_model, registry_of
+from tests.actors.deployed import Deployed, in_memory
+from tests.actors.support import PARAMETERS, initial_model
 
 
 def test_sees_no_commitment_in_a_block_that_is_not_final(deployed: Deployed) -> None:
@@ -156,21 +149,6 @@ def along(monkeypatch: pytest.MonkeyPatch) -> Deployed:
     monkeypatch.setattr(direction, "WINDOW", SHORT)
     monkeypatch.setattr(observer, "WINDOW", SHORT)
     return in_memory(replace(PARAMETERS, rounds=5, strategy=3))
-
-
-def in_memory(parameters: Parameters) -> Deployed:
-    blobs = MemoryBlobs()
-    model = blobs.put(vector_bytes(initial_model()))
-    ledger = memory_ledger(RunDocument(parameters, registry_of(parameters), model, LAYOUT, {}))
-    context = ActorContext(
-        parameters=parameters,
-        domain=ledger.domain,
-        ledger=ledger,
-        blobs=blobs,
-        mailbox=MemoryMailbox(),
-        journal=MemoryJournal(),
-    )
-    return Deployed(context, blobs)
 
 
 def model_after(deployed: Deployed, round_number: int) -> NDArray[np.float32]:

@@ -13,7 +13,6 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from enum import StrEnum
-from types import TracebackType
 from typing import Any, Self
 
 from api.http.server import stop_accepting
@@ -167,10 +166,5 @@ class Relays:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

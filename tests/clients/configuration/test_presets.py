@@ -212,11 +212,13 @@ def test_each_bound_is_warned_of_alone(settings: tuple[str, ...], named: str) ->
     assert named in warning
 
 
-def test_another_division_has_no_concentration_of_classes() -> None:
-    settings = ("data.partition.name=quantity", "data.partition.alpha=0.1")
-    assert regime_warnings(load("digits", settings=settings)) == []
-
-
-def test_epochs_are_no_single_step() -> None:
-    settings = ("training.local_epochs=1", "training.local_steps=")
+@pytest.mark.parametrize(
+    "settings",
+    [
+        # Another division has no concentration of classes, and epochs are no single step.
+        ("data.partition.name=quantity", "data.partition.alpha=0.1"),
+        ("training.local_epochs=1", "training.local_steps="),
+    ],
+)
+def test_no_bound_is_warned_of(settings: tuple[str, ...]) -> None:
     assert regime_warnings(load("digits", settings=settings)) == []

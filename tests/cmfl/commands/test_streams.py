@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.cmfl.commands.conftest import SHARED, decided_rounds
-from tests.patience import PATIENCE_SECONDS
+from tests.cmfl.commands.test_interrupts import ended
 from tests.processes import Forked, Forks
 
 pytestmark = SHARED
@@ -32,12 +32,6 @@ def begun(into: str, *arguments: object, **variables: str) -> subprocess.Popen[s
         text=True,
         env=os.environ | variables,
     )
-
-
-def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    with process:
-        out, err = process.communicate(timeout=PATIENCE_SECONDS)
-    return process.returncode, out, err
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,7 @@ from clients.models.model import Model, load_vector, model_of, trainable
 from clients.training.lockstep.trainer import LockstepTrainer
 from clients.training.plain_trainer import PlainTrainer, batches
 from clients.training.port import LocalTraining, TrainingJob
-from ledger.protocol.encoding import sha256
-from tests.clients.training.made import work_of
+from tests.clients.training.made import jobs, work_of
 
 FORM = DataForm((1, 8, 8), 10)
 STEPS = LocalTraining(learning_rate=0.1, batch_size=4, local_steps=3)
@@ -34,10 +33,6 @@ def samples(count: int, seed: int, form: DataForm = FORM) -> Samples:
 
 
 TRAIN = tuple(samples(count, seed) for seed, count in enumerate(SIZES))
-
-
-def jobs(*clients: int) -> list[TrainingJob]:
-    return [TrainingJob(client, sha256(b"job %d" % client)) for client in clients]
 
 
 JOBS = jobs(*range(len(SIZES)))
