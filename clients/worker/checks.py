@@ -128,7 +128,7 @@ class PreflightChecks:
     folder: Path
     open_node: Callable[[], RpcReader]
     open_keys: Callable[[], Sequence[KeySigner]]
-    wall: float
+    wall: Callable[[], float]
     probe: bytes
     _reader: RpcReader | None = None
     _ledger: CommitteeLedger | None = None
@@ -226,7 +226,7 @@ class PreflightChecks:
     def _look_at_clock(self) -> Found:
         view_seconds = self._run.parameters.view_seconds
         newest = self._node.head()
-        late = self.wall - newest.timestamp
+        late = self.wall() - newest.timestamp
         sentence = f"block {newest.number} is {late:.0f} s old by this clock"
         if late < 0:
             sentence = f"block {newest.number} is {-late:.0f} s ahead of this clock"
@@ -362,7 +362,8 @@ def funds(balance: int, price: int, most: int, rounds: int) -> Found:
     if most == 0:
         return CheckState.OK, f"{has}, and gas costs nothing now"
     lasts = balance // (ROUND_GAS * max(price, 1))
-    sentence = f"{has}, enough for about {lasts} of the {rounds} remaining rounds if it sends all"
+    paid = f"about {min(lasts, rounds)} of the {rounds} remaining rounds"
+    sentence = f"{has}, enough for {paid} if it sends all"
     if balance < SENDING_GAS * most:
         least = SENDING_GAS * most / WEI
         return CheckState.MISSING, f"{has}; to send a commitment it needs at least {least:.6g} ETH"

@@ -41,7 +41,7 @@ from ledger.actors.steps import (
 )
 from ledger.actors.view import ChainView, RoundView, VotingPosition
 from ledger.chain.finality import AncestryCheck, FinalityCheckpoints
-from ledger.chain.ports import Block, ChainReader
+from ledger.chain.ports import Block, ChainMovedError, ChainReader
 from ledger.distances import fast_server_step, usable_cores
 from ledger.protocol.documents.envelope import Envelope, PublishedEnvironment
 from ledger.protocol.encoding import keccak256, u64
@@ -89,6 +89,10 @@ class ChainFinalityGuard:
             block = self._chain.block(block_number)
             # The chain may have changed since its head was accepted: the next look tells.
             self._accepted = None
+        elif self._chain.block(block_number).hash != block.hash:
+            # A noted block is compared for good, so one wrong answer must not be noted.
+            self._accepted = None
+            raise ChainMovedError(self._chain.node, block_number)
         self._acted_on.note(block)
 
 
@@ -264,6 +268,7 @@ class Worker:
         self.chain: ChainView | None = None  # before the first poll, and after the last round
         self.seats: RoundParticipants | None = None
         self.now = float("-inf")  # the last step, in the chain's seconds
+        self._newest: Block | None = None  # of the last step
         self.is_finished = False
 
     @property
@@ -311,6 +316,7 @@ class Worker:
         if self.hosting.finality is not None:
             self.hosting.finality.require_unchanged(newest, self._lineage)
         chain = self.observer.chain(newest)
+        self._newest = newest
         self._clock.see(newest, moment)
         self.now = self._clock.now(moment)
         if chain is None:
@@ -377,6 +383,11 @@ class Worker:
     ) -> tuple[bool, float | None]:
         """Let all clients act until nothing new results; return the effect and when to act next."""
         view = seats.view
+        newest = self._newest
+        if view is not None and newest is not None and newest.timestamp < view.closed_at:
+            # Time stamps never fall, so the one of the closing block was wrong.
+            _log.warning("block %d is dated before an older one; it is read again", newest.number)
+            view = None
         # A chain that has taken blocks back may close the same round over other commitments.
         if view is None or view.inputs.closing != inputs.closing:
             if seats.serving and not self._taken_up:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import cast
+from typing import NoReturn, cast
 
 import pytest
 
@@ -32,6 +32,7 @@ from ledger.chain.ports import (
     Transaction,
     UncheckableCreationError,
 )
+from ledger.chain.rpc.wire import MalformedAnswerError
 from ledger.protocol.documents.run import encode_run
 from ledger.protocol.encoding import vector_bytes
 from ledger.protocol.errors import ConfigurationError
@@ -113,6 +114,18 @@ def test_clients_sign_for_the_contract_of_a_factory_only_if_they_accept_it() -> 
     with pytest.raises(ConfigurationError, match="--allow-unknown-creation"):
         deployed_domain(ledger, allow_unknown_creation=False)
     assert deployed_domain(ledger, allow_unknown_creation=True) == ledger.domain()
+
+
+def test_a_creation_that_a_node_does_not_serve_now_is_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def limited(_: CommitteeLedger) -> NoReturn:
+        raise MalformedAnswerError("request rate limited")
+
+    ledger = factory_ledger()
+    monkeypatch.setattr(CommitteeLedger, "creation", limited)
+    with pytest.raises(UncheckableCreationError, match="rate limited; --allow-unknown-creation"):
+        deployed_domain(ledger, allow_unknown_creation=False)
 
 
 @pytest.fixture(scope="module")

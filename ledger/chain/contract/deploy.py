@@ -302,7 +302,9 @@ def deployed_domain(ledger: CommitteeLedger, *, allow_unknown_creation: bool) ->
         violation = code_violation(ledger, ledger.deployment(), domain)
     except ports.UncheckableCreationError as error:
         if not allow_unknown_creation:
-            raise ConfigurationError(f"{error}; {ALLOW_UNKNOWN_CREATION} accepts it") from error
+            # What a node does not serve now, it may serve later: a worker asks again.
+            kind = ConfigurationError if error.__cause__ is None else ports.UncheckableCreationError
+            raise kind(f"{error}; {ALLOW_UNKNOWN_CREATION} accepts it") from error
         return domain
     if violation is not None:
         raise ports.ForeignCodeError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ from clients.worker.background import COUNTED_BLOCKS, ChainClock, Moment
 from clients.worker.worker import ChainFinalityGuard
 from ledger.chain.embedded.embedded_chain import EmbeddedChain
 from ledger.chain.finality import AncestryCheck, FinalityCheckpoints
-from ledger.chain.ports import Block, ChainReader, NotServedError, ReorganisedError
+from ledger.chain.ports import Block, ChainMovedError, ChainReader, NotServedError, ReorganisedError
+from ledger.protocol.types import Digest
 from tests.faults import times
 
 
@@ -48,6 +50,20 @@ def test_processed_state_survives_and_is_checked_against_the_chain(tmp_path: Pat
         accepted = FinalityCheckpoints(noted, other)
         assert accepted.accept(other) == [2]
         look(ChainFinalityGuard(other, accepted), other)
+
+
+def test_a_head_of_one_wrong_answer_is_not_noted(tmp_path: Path) -> None:
+    noted = tmp_path / "acted-on.json"
+    with EmbeddedChain.create(tmp_path / "one.sqlite", clock=lambda: 1e9) as chain:
+        chain.mine(2)
+        watched = ChainFinalityGuard(chain, FinalityCheckpoints(noted, chain))
+        false_head = replace(chain.head(), hash=Digest(bytes(32)))
+        watched.require_unchanged(false_head, AncestryCheck(chain.block))
+        with pytest.raises(ChainMovedError):
+            watched.act_on(2)
+        look(watched, chain)
+        watched.act_on(2)
+        look(ChainFinalityGuard(chain, FinalityCheckpoints(noted, chain)), chain)
 
 
 def test_a_head_that_was_refused_vouches_for_nothing(tmp_path: Path) -> None:

@@ -86,6 +86,18 @@ def test_a_round_closed_again_is_voted_on_by_new_inputs(tmp_path: Path) -> None:
     assert event.base != base
 
 
+def test_a_wrong_time_of_the_closing_block_is_read_again(tmp_path: Path) -> None:
+    together = Together(tmp_path, hosted_by(2), ONE_ROUND)
+    for number in (0, 1, 0, 1):
+        together.step(number)
+    for number in (0, 1):
+        seats = together.worker(number).seats
+        assert seats is not None
+        assert seats.view is not None
+        seats.view = replace(seats.view, closed_at=1e12)
+    assert len(together.play().decided) == 1
+
+
 def test_an_update_outlives_the_process_that_trained_it(tmp_path: Path) -> None:
     together = Together(tmp_path, hosted_by(2), ONE_ROUND)
     together.step(0)
