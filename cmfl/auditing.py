@@ -17,7 +17,13 @@ from cmfl.arguments import LIST, checked, digest_of_head, reference, require
 from cmfl.display import Table, tracking
 from cmfl.recorded import Proof, Run, read, target_of
 from cmfl.where import Target, chain_id_of, opened_ledger, target_on_node
-from ledger.audit.anchors import MAX_REPORT_BYTES, EarlierAudit, read_report, report_bytes
+from ledger.audit.anchors import (
+    MAX_REPORT_BYTES,
+    EarlierAudit,
+    EarlierReportError,
+    read_report,
+    report_bytes,
+)
 from ledger.audit.engine import AuditOptions
 from ledger.audit.engine import audit as run_audit
 from ledger.audit.proofs.recorded import read_trusted_contract
@@ -333,7 +339,7 @@ def audit_target(
 
 def read_earlier(path: Path, argument: str) -> EarlierAudit:
     """Return the audit behind a report."""
-    with naming(f"{argument} {path}"):
+    with naming(f"{argument} {path}", (OSError, EarlierReportError)):
         return read_report(read_file(path, MAX_REPORT_BYTES))
 
 

@@ -25,6 +25,7 @@ from ledger.chain.contract.ledger import (
     Manifest,
     read_run_manifest,
     require_current_home,
+    require_unplayed,
     was_in_memory,
 )
 from ledger.chain.embedded.chain_store import SALT_BITS, ChainStore, fresh_chain_id
@@ -164,6 +165,12 @@ def _only(meant: list[str], served: list[str], what: str) -> str:
     raise ConfigurationError(f"name one {what}; the service at --api serves {named}")
 
 
+def _require_complete(run: RunPaths) -> None:
+    """Reject a run on a chain whose manifest is lost."""
+    if not was_in_memory(run):
+        require_unplayed(run)
+
+
 _log = logging.getLogger(__name__)
 
 
@@ -184,8 +191,10 @@ class Target:
     remote: RemoteService | None = None
 
     def __post_init__(self) -> None:
-        """Reject a home of another protocol version."""
+        """Reject a home that is a file, or of another protocol version."""
         if self.remote is None and (self.rpc_url is None or self.address is None):
+            if self.home.exists() and not self.home.is_dir():
+                raise ConfigurationError(f"--home {self.home}: is a file, but must be a folder")
             require_current_home(Home(self.home))
 
     @property
@@ -344,12 +353,16 @@ class Target:
             yield connect(chain, manifest) if chain.chain_id == manifest.chain_id else None
 
     def run_paths(self) -> RunPaths:
-        deployed = {run.path.name: run for run in Home(self.home).deployed()}
+        home = Home(self.home)
+        deployed = {run.path.name: run for run in home.deployed()}
         if self.run is not None:
             if self.run not in deployed:
+                _require_complete(home.run(self.run))
                 raise ConfigurationError(f"there is no deployed run {self.run!r} in {self.home}")
             return deployed[self.run]
         if not deployed:
+            for path in home.runs.glob("*"):
+                _require_complete(RunPaths(path))
             raise ConfigurationError(
                 f"there is no deployed run in {self.home}; create one with cmfl run, or name "
                 "the contract with --address"

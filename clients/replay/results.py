@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -278,9 +279,12 @@ class ResultFile:
                 ) from error
         self._whole = len(data) - len(torn)
 
-    def find(self, origin: Digest, environment: TrainingEnvironment) -> ReplayedUpdate | None:
+    def find(
+        self, origin: Digest, environment: TrainingEnvironment, round_: int, client: ClientId
+    ) -> ReplayedUpdate | None:
         values = self._results.get(origin.hex())
-        return None if values is None else _update(values, environment)
+        known = {"round": round_, "client": client}  # the origin commits to both
+        return None if values is None else _update(values | known, environment)
 
     def add(self, origin: Digest, update: ReplayedUpdate) -> None:
         values = asdict(replace(update, losses=None)) | {
@@ -302,6 +306,9 @@ class ResultFile:
 
 def _update(values: dict[str, Any], environment: TrainingEnvironment) -> ReplayedUpdate:
     recorded, difference = values["recorded"], values["difference"]
+    numbers = [0.0 if value is None else value for value in (difference or {}).values()]
+    if not isinstance(values["reason"], str) or not all(map(math.isfinite, numbers)):
+        raise ValueError("a reason or a distance is malformed")
     return ReplayedUpdate(
         round=values["round"],
         client=values["client"],

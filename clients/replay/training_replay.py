@@ -107,7 +107,8 @@ class _Repetition:
         earlier: dict[ClientId, ReplayedUpdate] = {}
         if self.log is not None:
             for update in (u for u in round_.updates if u.client not in missing):
-                result = self.log.find(self._origin(round_, update), self.environment)
+                origin = self._origin(round_, update)
+                result = self.log.find(origin, self.environment, round_.round, update.client)
                 if result is not None:
                     earlier[update.client] = result
         start = self._vector(round_.model, FLOAT32)

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 MAX_METRICS_BYTES = 1 << 30
 MAX_ENVIRONMENTS_BYTES = 1 << 20
 
+_MALFORMED = ArithmeticError, LookupError, ValueError, TypeError, AttributeError, CmflError
 _MIXED = "unknown: the round began in another environment"
 
 
@@ -85,7 +86,7 @@ class RunFolder:
                 first = row.pop("round")
                 document = canonical.encode({"version": PROTOCOL_VERSION} | row)
                 recorded.append((first, decode_environment(document)))
-            except (ValueError, TypeError, AttributeError, KeyError, CmflError) as error:
+            except _MALFORMED as error:
                 raise ConfigurationError(f"{path}, line {number}: is not an environment") from error
             if type(first) is not int or first < 1:
                 raise ConfigurationError(

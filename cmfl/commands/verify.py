@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -25,7 +26,7 @@ from ledger.audit.proofs.verification import ProofVerification, Trusted, verify_
 from ledger.audit.report import AuditOutcome, Step
 from ledger.audit.report_text import finding_line
 from ledger.io.home import naming
-from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.errors import ConfigurationError, EncodingError
 from ledger.protocol.types import ClientId
 
 if TYPE_CHECKING:
@@ -200,7 +201,9 @@ def client(
     if proof is not None:
         if where.remote is not None:
             raise ConfigurationError("--proof and --api exclude each other; give one")
-        found, trusted = read(proof).parsed, _trusted(where, round_number, head)
+        with naming(proof, EncodingError):
+            found = read(proof).parsed
+        trusted = _trusted(where, round_number, head)
     elif where.remote is not None:
         trusted = _trusted(where, round_number, head)
         _, found = download_proof(where, round_number, who, whole=whole)
@@ -265,8 +268,10 @@ def bundle(
     checked.
     """
     where = source.target()
-    with naming(file), open_bundle(file) as parts:
-        manifest = read_manifest(parts.manifest, parts)
+    with ExitStack() as stack:
+        with naming(file, (OSError, EncodingError)):
+            parts = stack.enter_context(open_bundle(file))
+            manifest = read_manifest(parts.manifest, parts)
         trusted = _trusted(where, manifest.round, head)
         result = verify_bundle(manifest, parts, trusted, rules=tuple(rules or ()))
     _end(result, _lines_of(result), json=json)

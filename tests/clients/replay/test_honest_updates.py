@@ -296,6 +296,8 @@ def test_a_round_begun_elsewhere_is_of_none(other: Player, monkeypatch: pytest.M
         b'{"round": 1}',
         b'{"round": 0, "torch": "t", "path": "plain", "processor": "p", "isa": "i", '
         b'"device": "cpu", "threads": 1}',
+        b'{"round": 1, "torch": 18446744073709551616, "path": "plain", "processor": "p", '
+        b'"isa": "i", "device": "cpu", "threads": 1}',
         b'{"round": 1, "torch": 5, "path": "plain", "processor": "p", "isa": "i", '
         b'"device": "cpu", "threads": 1}',
         b"[" * 100_000,

@@ -90,6 +90,7 @@ def anchored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Anchored]:
         Thread(target=stamping.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{stamping.server_port}"
         patch.setenv("CMFL_PRIVATE_KEY", TEST_KEYS[1].hex())
+        patch.setenv("CMFL_CHAIN_ID", "1")  # of the run's own chain
         succeeds(*given, folder / "block", "--rpc-url", server.url)
         succeeds(*given, folder / "token", "--tsa", url, "--tsa-root", folder / "ca.pem")
         yield Anchored(folder, url, f"0x{chain.head().hash.hex()}")

@@ -316,6 +316,20 @@ def test_an_interrupted_replay_prints_what_it_kept(home: Path, tmp_path: Path) -
             assert (found.code, found.err) == (130, f"cmfl: interrupted; {kept}\n")
 
 
+def test_a_result_names_the_update_that_it_was_found_for(
+    home: Path, honest: list[int], tmp_path: Path
+) -> None:
+    log = tmp_path / "results.jsonl"
+    asked = ("verify", "training", "--home", home, "--round", 1, "--client", honest[0])
+    first = succeeds(*asked, "--log", log, "--json").json
+    row = json.loads(log.read_text().splitlines()[0])
+    log.write_text(f"{json.dumps(row | {'round': None, 'client': 'x'})}\n")
+    assert succeeds(*asked, "--log", log, "--json").json == first
+    for wrong in ({"reason": 1}, {"difference": {"relative": float("nan"), "spread": None}}):
+        log.write_text(f"{json.dumps(row | wrong)}\n")
+        assert "line 1 is not a result of a replay" in refusal(*asked, "--log", log)
+
+
 def test_a_node_and_a_folder_of_blobs_are_enough(
     home: Path, honest: list[int], tmp_path: Path
 ) -> None:

@@ -105,8 +105,9 @@ def test_invalid_proofs_and_bundles_are_refused_in_one_line(data: bytes, tmp_pat
     path = tmp_path / "file"
     path.write_bytes(data)
     nowhere = ("--home", tmp_path)
-    refusal("verify", "bundle", path, *nowhere)
-    refusal("verify", "client", "--round", 1, "--client", 0, "--proof", path, *nowhere)
+    client = ("verify", "client", "--round", 1, "--client", 0, "--proof")
+    for command in (("verify", "bundle"), client):
+        assert str(path) in refusal(*command, path, *nowhere)
 
 
 def test_missing_files_unopened_rounds_and_unknown_clients_are_refused(
@@ -169,7 +170,7 @@ def test_a_report_that_cannot_be_built_on_is_refused(
     )
     assert refusal(*since, tmp_path).endswith("it is not a file, but a folder, a pipe or a device")
     earlier.write_text("{\x1b[31m", encoding="utf-8")
-    assert "the earlier report is not JSON" in refusal(*since, earlier)
+    assert f"--since {earlier}: the earlier report is not JSON" in refusal(*since, earlier)
     shown = succeeds("rounds", "show", first_decided(copy), "--home", copy, "--json").json
     digest = shown["record"]["digest"].removeprefix("0x")
     (copy / "blobs" / digest[:2] / digest).unlink()
