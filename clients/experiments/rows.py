@@ -336,7 +336,8 @@ def read_experiments(folder: Path, experiment: str | None = None) -> dict[str, E
     rows = {name: of for name, of in rows.items() if of.cells}
     if not rows:
         raise ConfigurationError(
-            f"{folder} has no rows of {experiment or 'all'}; create them with cmfl experiment run"
+            f"{folder} has no rows{f' of {experiment}' if experiment else ''}; create them with "
+            f"cmfl experiment run {experiment or 'NAME'}"
         )
     return rows
 

@@ -156,7 +156,7 @@ Audit: read the history and verify it
   contract   chain      Print the contract's interface, or verify its code.
 Deploy a federation, take part in one
   register   registry   Write your signed registry entry: address, samples, settings.
-  deploy     deploy     Deploy a run's contract without opening a round.
+  deploy     deploy     Deploy a run's contract.
   join       worker     Check everything that you need to take part in a run.
   worker     worker     Take part in a run with one or more clients.
   leave      worker     Stop a worker after its current round.

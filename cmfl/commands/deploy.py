@@ -350,10 +350,11 @@ def deploy(
     ] = None,
     json: console.AsJson = False,
 ) -> None:
-    """Deploy a run's contract without opening a round.
+    """Deploy a run's contract.
 
-    Repeating the command changes nothing. On timed blocks, cmfl run --resume opens the first round
-    of a simulation. With --dry-run, the exit code is 2 if the sender's balance is too low.
+    Round 1 opens at once, unless --first-block says otherwise. On timed blocks, cmfl run --resume
+    opens the first round of a simulation. Repeating the command changes nothing. With --dry-run,
+    the exit code is 2 if the sender's balance is too low.
     """
     from clients.configuration.parsing import ALLOW_PREDICTABLE, lot_warning
     from clients.runs.open_run import prepared

@@ -39,7 +39,7 @@ Data = Annotated[
     Path | None, Option("--data", help="Folder of the data files that experiments read.")
 ]
 Quick = Annotated[
-    bool, Option("--quick", help="Run the small version of the experiment, with rows in quick/.")
+    bool, Option("--quick", help="Use the small version of the experiment, with rows in quick/.")
 ]
 Seeds = Annotated[
     int | None, Option("--seeds", min=1, max=1000, help="Number of seeds. Default: as defined.")

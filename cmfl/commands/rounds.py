@@ -330,7 +330,9 @@ MOST_NAMED = 12  # late clients named in one line
 
 
 def watch(
-    api: options.Api = None,
+    api: Annotated[
+        str | None, "URL of a service with a mailbox, up to /v1.", Option("--api", is_eager=True)
+    ] = None,
     api_token_file: options.ApiTokenFile = None,
     run: options.RunName = None,
     address: options.Address = None,

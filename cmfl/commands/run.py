@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer import Argument
+from typer import Argument, Option
 
 from clients.configuration.tested_regime import regime_warnings
 from cmfl import tracking
 from cmfl.auditing import AuditRequest
 from cmfl.commands import WRONG, InterruptedCommand, console, options
-from cmfl.commands.configuration_options import ConfigurationOptions, Settings
+from cmfl.commands.configuration_options import ConfigurationOptions
 from cmfl.commands.deploy import resume_command
 from cmfl.commands.sender import SenderOptions, command_on, missing_variables, print_next
 from cmfl.simulating import PlayedRun, play
@@ -186,8 +186,8 @@ def _watch(opened: OpenedRun, *, quiet: bool) -> list[RoundMetrics]:
 def settings(
     what: Annotated[
         str | None,
-        "Section to show, such as protocol, malice, presets, options, partitions, attacks, "
-        "faults or rules. Default: every setting.",
+        "Section to show, such as protocol, malice, presets, data, attacks, faults or rules. "
+        "Default: every setting.",
         Argument(metavar="[SECTION|presets|data|attacks|faults|rules]"),
     ] = None,
     json: console.AsJson = False,
@@ -250,7 +250,9 @@ def _print(row: dict[str, Any]) -> None:
 def track(
     home: options.HomeFolder = HOME,
     run: options.RunName = None,
-    setting: Settings = None,
+    setting: Annotated[
+        list[str] | None, "track.key=value; overrides the run's own trackers.", Option("--set")
+    ] = None,
     rpc_url: options.RpcUrl = None,
     chain_id: options.ChainId = None,
     rules: options.Rules = None,

@@ -156,6 +156,9 @@ class AnchorChain(sender.CappedSenderOptions):
     """A node of any chain; the variable of a node's URL names the node of the run's own chain."""
 
     rpc_url: Annotated[str | None, "Node of the anchor's chain.", Option(is_eager=True)] = None
+    chain_id: Annotated[
+        int | None, "Expected chain id of the anchor's chain.", Option(min=1, max=2**64 - 1)
+    ] = None
 
 
 @log_app.command("anchor")

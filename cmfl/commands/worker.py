@@ -245,7 +245,7 @@ def join(
         lambda: list(
             map(KeySigner, sender.private_keys(options.keystore or [], options.password_file))
         ),
-        wall=time.time(),
+        wall=time.time,
         probe=secrets.token_bytes(64),
     )
     results = list(ready.checks())
