@@ -28,14 +28,7 @@ from ledger.protocol.ledger_state import (
 )
 from ledger.protocol.parameters import Parameters
 from ledger.protocol.rules.selection import rank
-from ledger.protocol.types import (
-    NO_DIGEST,
-    Beacon,
-    ClientId,
-    Digest,
-    Phase,
-    SignedCommitment,
-)
+from ledger.protocol.types import NO_DIGEST, Beacon, ClientId, Digest, Phase, SignedCommitment
 from tests.protocol.support import BASE, PENCIL, registry_of, signers
 from tests.support.keys import DOMAIN, ids, mirrored
 from tests.support.refusals import refused

@@ -14,14 +14,7 @@ from hypothesis import strategies as st
 from ledger.protocol import signing
 from ledger.protocol.encoding import keccak256
 from ledger.protocol.errors import SignatureError
-from ledger.protocol.signing import (
-    GROUP_ORDER,
-    KeySigner,
-    is_signed_by,
-    recover,
-    recovered,
-    sign,
-)
+from ledger.protocol.signing import GROUP_ORDER, KeySigner, is_signed_by, recover, recovered, sign
 from ledger.protocol.types import (
     Address,
     ClientId,

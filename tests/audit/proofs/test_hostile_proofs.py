@@ -244,11 +244,7 @@ def document(honest: Run) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("name", "value", "why"),
     [
-        (
-            "format",
-            "cmfl-round-bundle",
-            "must be 'cmfl-client-proof'",
-        ),
+        ("format", "cmfl-round-bundle", "must be 'cmfl-client-proof'"),
         ("version", 2, "proof has protocol version 2; this program needs version 3"),
         ("version", True, "version: is True; must be 3"),
         ("chain_id", 2**64, "chain_id: is not a number from 0 to below 18446744073709551616"),
@@ -305,11 +301,7 @@ def test_a_decision_that_no_contract_can_have_taken_is_refused(
         ("verdict", "thanked", "statement.verdict: is not one of used, "),
         ("dropout", 9, "statement.dropout: is not one of 1, 2, 3"),
         ("dropout", True, "statement.dropout: is not one of 1, 2, 3"),
-        (
-            "weight",
-            {"samples": 1, "total": 2, "share": 0.25},
-            "weight.share: is 0.25; must be",
-        ),
+        ("weight", {"samples": 1, "total": 2, "share": 0.25}, "weight.share: is 0.25; must be"),
         ("has_committed", 1, "statement.has_committed: is not true or false"),
     ],
 )
