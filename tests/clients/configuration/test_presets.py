@@ -204,7 +204,7 @@ def test_what_was_tested_is_not_warned_of(preset: str) -> None:
         (("data.partition.name=dirichlet", "data.partition.alpha=0.1"), "alpha = 0.1: below 0.3"),
         (("data.partition.alpha=0.1",), "alpha = 0.1: below 0.3"),
         (("protocol.active_rate=0.3",), "a committee of 7: "),
-        (("model.name=mlp",), "model.name = mlp: the rules held with cnn and softmax; "),
+        (("model.name=mlp",), "model.name = mlp: the rules held with softmax; "),
     ],
 )
 def test_each_bound_is_warned_of_alone(settings: tuple[str, ...], named: str) -> None:
