@@ -94,7 +94,7 @@ def _claims(results: Results) -> str:
         "",
         "## Complexity",
         "",
-        "An exponent is the slope through logarithms, over runs in which one size varies.",
+        "An exponent is the slope of the logarithm of a cost, over runs that differ in one size.",
         "A member scores the other members too, so a member reads (n + C - 1) |w|.",
         "These runs compute the distances of all members in one pass over the updates, so the time",
         "grows less with C.",
