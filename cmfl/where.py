@@ -193,7 +193,9 @@ class Target:
     def __post_init__(self) -> None:
         """Reject a home that is a file, or of another protocol version."""
         if self.remote is None and (self.rpc_url is None or self.address is None):
-            if self.home.exists() and not self.home.is_dir():
+            with naming(f"--home {self.home}"):
+                is_other = self.home.exists() and not self.home.is_dir()
+            if is_other:
                 raise ConfigurationError(f"--home {self.home}: is a file, but must be a folder")
             require_current_home(Home(self.home))
 

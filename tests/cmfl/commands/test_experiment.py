@@ -118,7 +118,7 @@ def test_interrupted_it_says_how_to_go_on(tmp_path: Path) -> None:
     [
         (("run", "nothing"), "unknown experiment 'nothing'; known are normal, "),
         (("audit", MINI, "nothing"), "experiment mini has no cell 'nothing'; it has 8, such as"),
-        (("plot",), "has no rows of all; create them with cmfl experiment run"),
+        (("plot",), "has no rows; create them with cmfl experiment run NAME"),
         (("run", MINI, "--seeds", 0), "Invalid value for '--seeds': Input should be greater than"),
     ],
 )
