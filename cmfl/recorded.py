@@ -33,7 +33,7 @@ from ledger.history import export
 from ledger.history.answers_rounds import FullRound, LocalHistory
 from ledger.history.fields import EvidenceKind, Order, RoundQuery, Span
 from ledger.io.home import RUN_NAME, Home, RunPaths, naming, read_file, write_named
-from ledger.protocol.errors import ConfigurationError
+from ledger.protocol.errors import ConfigurationError, EncodingError
 from ledger.protocol.parameters import MAX_CLIENTS
 from ledger.protocol.types import ClientId
 
@@ -83,7 +83,7 @@ def make(target: Target, number: int, client: int) -> Proof:
 
 def read(path: Path) -> Proof:
     """Return the proof in a file."""
-    with naming(path, (OSError, ValueError)):
+    with naming(path, (OSError, ValueError, EncodingError)):
         return Proof(read_file(path, MAX_PROOF_BYTES))
 
 

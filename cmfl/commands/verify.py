@@ -201,9 +201,7 @@ def client(
     if proof is not None:
         if where.remote is not None:
             raise ConfigurationError("--proof and --api exclude each other; give one")
-        with naming(proof, EncodingError):
-            found = read(proof).parsed
-        trusted = _trusted(where, round_number, head)
+        found, trusted = read(proof).parsed, _trusted(where, round_number, head)
     elif where.remote is not None:
         trusted = _trusted(where, round_number, head)
         _, found = download_proof(where, round_number, who, whole=whole)
