@@ -89,7 +89,7 @@ class ChainFinalityGuard:
             block = self._chain.block(block_number)
             # The chain may have changed since its head was accepted: the next look tells.
             self._accepted = None
-        elif self._chain.block(block_number).hash != block.hash:
+        if self._chain.block(block_number).hash != block.hash:
             # A noted block is compared for good, so one wrong answer must not be noted.
             self._accepted = None
             raise ChainMovedError(self._chain.node, block_number)
