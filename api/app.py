@@ -121,13 +121,14 @@ def _add_errors(app: FastAPI, settings: Settings) -> None:
         errors = []
         for entry in error.errors():
             place, *names = (str(part) for part in entry["loc"])
-            name, rule = ".".join(names), entry["msg"].removeprefix("Value error, ")
+            name, rule = ".".join(names) or place, entry["msg"].removeprefix("Value error, ")
             is_json = "json" in request.headers.get("content-type", "")
             if entry["type"] == "model_attributes_type" and not names and not is_json:
                 place, name, rule = "header", "Content-Type", "must be application/json"
             errors.append(FieldError(place=place[:20], name=name[:100], detail=rule[:MAX_SHOWN]))
         first = errors[0]
-        detail = f"{first.place} {first.name}".rstrip() + f": {first.detail}"
+        value = " ".join(dict.fromkeys((first.place, first.name)))
+        detail = f"{value}: {first.detail}"
         return problem(request, kinds.REQUEST_INVALID, detail, errors)
 
     async def named(request: Request, error: Exception) -> Response:
@@ -150,7 +151,8 @@ def _add_errors(app: FastAPI, settings: Settings) -> None:
     @app.exception_handler(BlobError)
     async def unavailable(request: Request, error: BlobError) -> Response:
         is_missing = isinstance(error, BlobMissingError)
-        return problem(request, kinds.OF_BLOB[0 if is_missing else 1], str(error))
+        kind = kinds.BLOB_NOT_FOUND if is_missing else kinds.BLOB_DAMAGED
+        return problem(request, kind, str(error))
 
     @app.exception_handler(HTTPException)
     async def http_error(request: Request, error: HTTPException) -> Response:
